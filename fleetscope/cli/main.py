@@ -1,0 +1,55 @@
+"""The command `fleetscope`: one file a command, errors become one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from fleetscope import __version__
+from fleetscope.cli import agent, demo, doctor, migrate, process, query, simulate
+from fleetscope.errors import FleetscopeError, UsageError
+
+app = typer.Typer(
+    name="fleetscope",
+    help="Performance of fleets of PCIe-attached ML accelerators: where time is lost, continuously, with error bounds.",
+    epilog="Start with: fleetscope demo",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for _module in (demo, simulate, agent, process, migrate, query, doctor):
+    _module.register(app)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"fleetscope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Options that hold for every command."""
+
+
+def main() -> None:
+    """Entry point: exit code 0 done, 1 findings, 2 wrong usage or a missing server."""
+    try:
+        app()
+    except UsageError as error:
+        typer.secho(f"fleetscope: {error}", err=True, fg=typer.colors.RED)
+        sys.exit(2)
+    except FleetscopeError as error:
+        typer.secho(f"fleetscope: {type(error).__name__}: {error}", err=True, fg=typer.colors.RED)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.secho("fleetscope: interrupted", err=True)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""`fleetscope simulate`."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""

@@ -1,0 +1,13 @@
+"""Public, versioned contracts: every batch that crosses a topic is one of these."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fleetscope.contracts.derived import ALIGNED, DERIVED
+from fleetscope.contracts.raw import RAW
+from fleetscope.contracts.schema import Column, Contract
+
+CONTRACTS: Final[dict[str, Contract]] = {c.name: c for c in (*RAW, *ALIGNED, *DERIVED)}
+
+__all__ = ["CONTRACTS", "Column", "Contract"]
