@@ -1,12 +1,14 @@
 """Bytes to batches and back; the only place where what came from outside is validated.
 
 The value of a message is one zstd frame around one Arrow IPC stream with one record batch. The frame states its
-content size, so that a batch which claims 10 GB is refused before a byte of it is decompressed. Columns that are null
-throughout travel as Arrow's null type. Symbol columns are dictionaries.
+content size, so that a batch which claims 10 GB is refused before a byte of it is decompressed. Inside it nothing is
+compressed again, and the schema is compared before any column is read. Columns that are null throughout travel as
+Arrow's null type. Symbol columns are dictionaries.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,6 +19,7 @@ import zstandard
 
 from fleetscope.contracts import CONTRACTS, Column, Contract
 from fleetscope.contracts.batch import Batch, Header
+from fleetscope.contracts.ipc import check_stream
 from fleetscope.errors import Origin, RejectedError
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -27,12 +30,15 @@ MAX_CONTENT_BYTES: Final = 64 * 1024 * 1024
 MAX_NAME_CHARS: Final = 512
 MIN_TIME: Final = -(1 << 62)
 MAX_TIME: Final = 1 << 62
+MAX_DURATION: Final = 1 << 60
+"""36 years of nanoseconds. No accepted start plus an accepted length overflows int64."""
 MAX_FLEET_NS: Final = 7_258_118_400_000_000_000
 """2200-01-01: aligned times after it are absurd (and near the end of DateTime64(9))."""
 
 _TEXT_HEADERS: Final = ("contract", "host", "producer", "clock")
 _REQUIRED: Final = ("contract", "version", "host", "producer", "epoch", "sequence", "rows")
 _PREFIX: Final = "fs-"
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +121,13 @@ def decode_header(headers: Iterable[tuple[str, bytes]], origin: Origin | None = 
     raw: dict[str, str] = {}
     for key, value in headers:
         if key.startswith(_PREFIX):
+            name = key[len(_PREFIX):].replace("-", "_")
+            if name in raw:
+                raise RejectedError("bad_header", f"{_shown(key)} stands twice", origin)
             try:
-                raw[key[len(_PREFIX):].replace("-", "_")] = value.decode()
+                raw[name] = value.decode()
             except (UnicodeDecodeError, AttributeError) as error:
-                raise RejectedError("bad_header", f"{key} is not UTF-8 text", origin) from error
+                raise RejectedError("bad_header", f"{_shown(key)} is not UTF-8 text", origin) from error
     missing = [name for name in _REQUIRED if name not in raw]
     if missing:
         raise RejectedError("missing_header", f"no header {missing[0]}", origin)
@@ -134,6 +143,8 @@ def _typed_header(raw: Mapping[str, str], origin: Origin | None) -> Header:
         if name in _TEXT_HEADERS:
             if len(text) > MAX_NAME_CHARS or (not text and name != "clock"):
                 raise RejectedError("bad_header", f"{name} has {len(text)} characters", origin)
+            if not text.isprintable():
+                raise RejectedError("bad_header", f"{name} has control characters: {_shown(text)}", origin)
             values[name] = text
         else:
             values[name] = _integer(name, text, origin)
@@ -145,17 +156,19 @@ def _typed_header(raw: Mapping[str, str], origin: Origin | None) -> Header:
 
 
 def _integer(name: str, text: str, origin: Origin | None) -> int:
-    try:
-        value = int(text) if len(text) <= 20 else None
-    except ValueError:
-        value = None
+    value = int(text) if _INTEGER.fullmatch(text) else None
     if value is None or not -(1 << 63) <= value < (1 << 63):
-        raise RejectedError("bad_header", f"{name} is no 64-bit integer: {text[:40]!r}", origin)
+        raise RejectedError("bad_header", f"{name} is no 64-bit integer: {_shown(text)}", origin)
     return value
 
 
+def _shown(text: str) -> str:
+    """Foreign text fit for one line."""
+    return repr(text if len(text) <= 60 else text[:60] + "…")
+
+
 def decode(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]], origin: Origin | None = None,
-           limits: Limits = Limits()) -> Batch:  # noqa: B008 - frozen
+           limits: Limits = Limits()) -> Batch:
     """A validated batch in the current version's schema. Raises RejectedError with a stable code.
 
     Codes: too_large, missing_header, bad_header, unknown_contract, unknown_version, wrong_key, corrupt,
@@ -168,7 +181,7 @@ def decode(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, 
     header = decode_header(headers, origin)
     contract = CONTRACTS.get(header.contract)
     if contract is None:
-        raise RejectedError("unknown_contract", header.contract, origin)
+        raise RejectedError("unknown_contract", _shown(header.contract), origin)
     if not contract.version - 1 <= header.version <= contract.version or header.version < 1:
         raise RejectedError("unknown_version", f"{contract.name} version {header.version}, this code reads "
                             f"{max(contract.version - 1, 1)} to {contract.version}", origin)
@@ -176,93 +189,117 @@ def decode(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, 
         raise RejectedError("wrong_key", f"the key is not the host {header.host}", origin)
     if header.rows > limits.rows:
         raise RejectedError("too_large", f"{header.rows} rows claimed, at most {limits.rows}", origin)
-    rows = conform(_open(value, header, limits, origin), contract, header, origin)
+    rows = _conform(_open(value, contract, header, limits, origin), contract, header, origin)
     return Batch(replace(header, version=contract.version), rows, origin)
 
 
-def _open(value: bytes, header: Header, limits: Limits, origin: Origin | None) -> pa.RecordBatch:
+def _open(value: bytes, contract: Contract, header: Header, limits: Limits, origin: Origin | None) -> pa.RecordBatch:
     try:
-        size = zstandard.frame_content_size(value)
-    except zstandard.ZstdError as error:
-        raise RejectedError("corrupt", f"no zstd frame: {error}", origin) from error
-    if size < 0:
-        raise RejectedError("corrupt", "the frame does not state its size", origin)
-    if size > limits.content_bytes:
-        raise RejectedError("too_large", f"the frame claims {size} bytes, at most {limits.content_bytes}", origin)
-    try:
-        content = zstandard.ZstdDecompressor().decompress(value, max_output_size=limits.content_bytes)
-        with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
+        content = pa.py_buffer(_decompress(value, limits, origin))
+        check_stream(content)
+        with pa.ipc.open_stream(content) as reader:
+            _check_schema(reader.schema, contract, header, origin)
             batch = reader.read_next_batch()
-            extra = next(iter(reader), None)
-        batch.validate(full=True)
-    except (zstandard.ZstdError, pa.ArrowException, StopIteration, OSError, MemoryError) as error:
-        raise RejectedError("corrupt", f"{type(error).__name__}: {error}"[:300], origin) from error
-    if extra is not None:
-        raise RejectedError("corrupt", "more than one record batch", origin)
+        if batch.num_rows == header.rows:
+            batch.validate(full=True)
+    except (zstandard.ZstdError, pa.ArrowException, StopIteration, OSError, MemoryError, ValueError) as error:
+        raise RejectedError("corrupt", _one_line(error), origin) from error
     if batch.num_rows != header.rows:
         raise RejectedError("wrong_rows", f"{batch.num_rows} rows, the header says {header.rows}", origin)
     return batch
 
 
-def conform(rows: pa.RecordBatch, contract: Contract, header: Header, origin: Origin | None = None) -> pa.RecordBatch:
-    """Rows checked against the version of the header and brought to the current schema."""
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def _decompress(value: bytes, limits: Limits, origin: Origin | None) -> bytes:
+    size = zstandard.frame_content_size(value)
+    if size < 0:
+        raise RejectedError("corrupt", "the frame does not state its size", origin)
+    if size > limits.content_bytes:
+        raise RejectedError("too_large", f"the frame claims {size} bytes, at most {limits.content_bytes}", origin)
+    return zstandard.ZstdDecompressor().decompress(value, max_output_size=limits.content_bytes, allow_extra_data=False)
+
+
+def _check_schema(schema: pa.Schema, contract: Contract, header: Header, origin: Origin | None) -> None:
+    """Names and types as the header's version of the contract has them; raises RejectedError."""
     columns = {c.name: c for c in contract.at(header.version)}
-    names = rows.schema.names
+    names = schema.names
     if len(set(names)) != len(names):
         raise RejectedError("unknown_column", "a column stands twice", origin)
-    for name in names:
-        if name not in columns:
-            raise RejectedError("unknown_column", name, origin)
+    for field in schema:
+        column = columns.pop(field.name, None)
+        if column is None:
+            raise RejectedError("unknown_column", _shown(field.name), origin)
+        if not _readable(field.type, column, header.rows):
+            raise RejectedError("wrong_type", f"{field.name} is {str(field.type)[:80]}, not {column.type}", origin)
+    if columns:
+        raise RejectedError("missing_column", next(iter(columns)), origin)
+
+
+def _readable(given: pa.DataType, column: Column, rows: int) -> bool:
+    if given == column.type:
+        return True
+    if pa.types.is_null(given):
+        return column.nullable or rows == 0
+    return bool(pa.types.is_dictionary(column.type) and pa.types.is_string(given))
+
+
+def _conform(rows: pa.RecordBatch, contract: Contract, header: Header, origin: Origin | None) -> pa.RecordBatch:
+    """Rows of a checked schema brought to the current version, their values checked."""
     arrays = []
     for column in contract.columns:
-        if column.name not in columns:
-            arrays.append(pa.nulls(rows.num_rows, column.type))
-            continue
         index = rows.schema.get_field_index(column.name)
-        if index < 0:
-            raise RejectedError("missing_column", column.name, origin)
-        arrays.append(_checked(rows.column(index), column, rows.num_rows, origin))
+        array = rows.column(index) if index >= 0 else pa.nulls(rows.num_rows)
+        arrays.append(_checked(array, column, rows.num_rows, origin))
     result = pa.RecordBatch.from_arrays(arrays, schema=contract.schema())
     _check_times(result, contract, header, origin)
     return result
 
 
 def _checked(array: pa.Array, column: Column, rows: int, origin: Origin | None) -> pa.Array:
-    name, wanted, nullable = column.name, column.type, column.nullable
-    if array.type != wanted:
-        if pa.types.is_null(array.type) and nullable:
-            return pa.nulls(rows, wanted)
-        if pa.types.is_dictionary(wanted) and pa.types.is_string(array.type):
+    name, wanted = column.name, column.type
+    if pa.types.is_null(array.type):
+        return pa.nulls(rows, wanted)
+    if pa.types.is_dictionary(wanted):
+        if pa.types.is_string(array.type):
             array = array.dictionary_encode()
-        elif not (pa.types.is_null(array.type) and rows == 0):
-            raise RejectedError("wrong_type", f"{name} is {array.type}, not {wanted}", origin)
-        else:
-            return pa.nulls(0, wanted)
-    if pa.types.is_dictionary(wanted) and array.dictionary.null_count:
-        raise RejectedError("null", f"the dictionary of {name} has a null", origin)
-    if array.null_count and not nullable:
+        if array.dictionary.null_count:
+            raise RejectedError("null", f"the dictionary of {name} has a null", origin)
+    if array.null_count and not column.nullable:
         raise RejectedError("null", f"{name} is null in {array.null_count} rows", origin)
-    minimum = column.minimum
-    if minimum is not None and rows and array.null_count < rows:
-        low = pc.min(array).as_py()
-        if low < minimum:
-            row = pc.index(array, pa.scalar(low, array.type)).as_py()
-            raise RejectedError("negative", f"{name} is {low} in row {row}, at least {minimum}", origin)
+    if column.minimum is not None and array.null_count < rows:
+        _check_minimum(array, column, column.minimum, origin)
     return array
+
+
+def _check_minimum(array: pa.Array, column: Column, minimum: int, origin: Origin | None) -> None:
+    low = pc.min(array).as_py()
+    if low < minimum:
+        row = pc.index(array, pa.scalar(low, array.type)).as_py()
+        raise RejectedError("negative", f"{column.name} is {low} in row {row}, at least {minimum}", origin)
 
 
 def _check_times(rows: pa.RecordBatch, contract: Contract, header: Header, origin: Origin | None) -> None:
     if contract.time_column is None or rows.num_rows == 0:
         return
-    bounds = pc.min_max(rows.column(contract.time_column))
-    low, high = bounds["min"].as_py(), bounds["max"].as_py()
     fleet = contract.time_column.endswith("_ns")
-    if low < (0 if fleet else MIN_TIME) or high > (MAX_FLEET_NS if fleet else MAX_TIME):
-        raise RejectedError("absurd_time", f"{contract.time_column} from {low} to {high}", origin)
-    if contract.duration_column is not None:
-        longest = pc.max(rows.column(contract.duration_column)).as_py()
-        if longest > MAX_TIME:
-            raise RejectedError("absurd_time", f"{contract.duration_column} up to {longest}", origin)
-    if (header.min_time, header.max_time) != (low, high) and header.min_time is not None:
+    bounds = (0, MAX_FLEET_NS) if fleet else (MIN_TIME, MAX_TIME)
+    low, high = _bounded(rows, contract.time_column, *bounds, origin)
+    if fleet and "start_ticks" in rows.schema.names:  # an aligned row carries its source's times along
+        _bounded(rows, "start_ticks", MIN_TIME, MAX_TIME, origin)
+    for name in ("duration_ticks", "duration_ns"):
+        if name in rows.schema.names:
+            _bounded(rows, name, 0, MAX_DURATION, origin)
+    if (header.min_time, header.max_time) not in ((low, high), (None, None)):
         raise RejectedError("absurd_time", f"times run from {low} to {high}, the header says {header.min_time} to "
                             f"{header.max_time}", origin)
+
+
+def _bounded(rows: pa.RecordBatch, name: str, least: int, most: int, origin: Origin | None) -> tuple[int, int]:
+    bounds = pc.min_max(rows.column(name))
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    if low < least or high > most:
+        raise RejectedError("absurd_time", f"{name} from {low} to {high}, allowed {least} to {most}", origin)
+    return low, high
