@@ -50,7 +50,7 @@ COUNTERS: Final = Contract(
         Column("raw", INT, "exact reading of a monotonic counter; null if missing", "as declared", nullable=True),
         Column("value", FLOAT, "reading of a gauge; null if missing, never 0 for missing", "as declared",
                nullable=True),
-        Column("status", SYMBOL, "ok, missing, sentinel, saturated, stuck, reset, wrapped"),
+        Column("status", SYMBOL, "ok, missing, sentinel, saturated, stuck, reset, wrapped, jitter (small step back)"),
     ),
     "Readings of counters and gauges.", time_column="time_ticks",
 )
