@@ -1,0 +1,132 @@
+"""`make bench`: run the sections, print a table and write bench/results/latest.json."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.measure import RESULTS, environment, read_results, write_results
+from bench.sections import Bench, Options, Section, sections
+
+RATIO: Final = "ratio_to_json_pipeline"
+OURS: Final = "end_to_end_kafka"
+THEIRS: Final = "json_pipeline_kafka"
+
+
+def parser(known: Sequence[Section]) -> argparse.ArgumentParser:
+    """The command line; its defaults are those of ``Options``."""
+    default = Options()
+    result = argparse.ArgumentParser(
+        prog="bench/run.py", description="Measure the pipeline and the one people write first.",
+        epilog="sections: " + "; ".join(f"{s.name} ({s.doc})" for s in known)
+               + ".  example: bench/run.py --section json --seconds 5 --repeat 1")
+    result.add_argument("--section", action="append", choices=[s.name for s in known],
+                        help="run only this one (may be given again)")
+    result.add_argument("--seconds", type=_positive(float), default=default.seconds, help="simulated time")
+    result.add_argument("--hosts", type=_positive(int), default=default.hosts)
+    result.add_argument("--devices", type=_positive(int), default=default.devices, help="for each host")
+    result.add_argument("--seed", type=int, default=default.seed)
+    result.add_argument("--scenario", default=default.scenario)
+    result.add_argument("--repeat", type=_positive(int), default=default.repeat, help="runs a median is taken of")
+    result.add_argument("--partitions", type=_positive(int), default=default.partitions)
+    result.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker that runs already")
+    result.add_argument("--results", type=Path, default=RESULTS, metavar="FILE", help="where the figures go")
+    result.add_argument("--json", action="store_true", help="print the whole document on stdout, nothing else")
+    return result
+
+
+def _positive(kind: type[Any]) -> Any:
+    def parse(text: str) -> Any:
+        value = kind(text)
+        if not value > 0:
+            raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        return value
+
+    parse.__name__ = kind.__name__
+    return parse
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; the exit code is 0, or 2 for wrong usage and for a results file that cannot be merged into."""
+    known = sections()
+    options = parser(known).parse_args(arguments)
+    console = Console(stderr=True, highlight=False)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("kafka").setLevel(logging.ERROR)
+    try:
+        read_results(options.results)
+    except ValueError as error:
+        console.print(f"bench: {error}", style="red", markup=False)
+        return 2
+    chosen = [s for s in known if not options.section or s.name in options.section]
+    with Bench(_options(options), lambda text: console.print(text, style="dim", markup=False)) as bench:
+        figures = run_sections(chosen, bench)
+    document = write_results(figures, options.results)
+    if options.json:
+        json.dump(document, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        Console(highlight=False).print(table(figures))
+    return 0
+
+
+def _options(given: argparse.Namespace) -> Options:
+    names = Options.__dataclass_fields__
+    return Options(**{name: value for name, value in vars(given).items() if name in names})
+
+
+def run_sections(chosen: Sequence[Section], bench: Bench) -> dict[str, Any]:
+    """The figures of the sections together with the machine's and the ratio of the two pipelines through Kafka."""
+    figures: dict[str, Any] = {"environment": environment(),
+                               "workload": {name: getattr(bench.options, name) for name in
+                                            ("seconds", "hosts", "devices", "seed", "scenario", "partitions")}}
+    for section in chosen:
+        bench.say(f"section {section.name}: {section.doc}")
+        figures |= section.run(bench)
+    return with_ratio(figures)
+
+
+def with_ratio(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """``figures`` with events/s of our pipeline over those of the other, where this run measured both.
+
+    Where it measured only one, the ratio becomes None, which takes an older one out of the results.
+    """
+    ours = (figures.get(OURS) or {}).get("events_per_s")
+    theirs = (figures.get(THEIRS) or {}).get("events_per_s")
+    if ours is None and theirs is None:
+        return dict(figures)
+    return {**figures, RATIO: ours / theirs if ours is not None and theirs else None}
+
+
+def table(figures: Mapping[str, Any]) -> Table:
+    """One row for each set of figures of a pipeline, one column for each figure some of them have."""
+    sets = {name: value for name, value in figures.items()
+            if isinstance(value, Mapping) and isinstance(value.get("events_per_s"), int | float)}
+    columns = [name for name in dict.fromkeys(key for value in sets.values() for key in value)
+               if any(isinstance(value.get(name), int | float) for value in sets.values())]
+    ratio = figures.get(RATIO)
+    result = Table(title="bench", caption=f"{RATIO}: {ratio:.1f}" if ratio else None)
+    result.add_column("pipeline")
+    for name in columns:
+        result.add_column(name, justify="right")
+    for name, value in sets.items():
+        result.add_row(name, *(_text(value.get(column)) for column in columns))
+    return result
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, int | float):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 or float(value).is_integer() else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

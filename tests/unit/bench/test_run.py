@@ -1,0 +1,88 @@
+"""The command of the benchmarks."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from bench.run import main, parser, run_sections, table, with_ratio
+from bench.sections import Bench, Options, Section, sections
+
+
+def text_of(figures: dict[str, Any]) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table(figures))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_ratio_is_of_two_pipelines_measured_in_the_same_run() -> None:
+    figures = with_ratio({"end_to_end_kafka": {"events_per_s": 500.0}, "json_pipeline_kafka": {"events_per_s": 40.0}})
+    assert figures["ratio_to_json_pipeline"] == 12.5
+
+
+def test_a_run_of_one_pipeline_takes_the_old_ratio_out() -> None:
+    assert with_ratio({"json_pipeline_kafka": {"events_per_s": 40.0}})["ratio_to_json_pipeline"] is None
+
+
+def test_a_run_of_neither_leaves_the_ratio_alone() -> None:
+    assert "ratio_to_json_pipeline" not in with_ratio({"other": {"events_per_s": 1.0}})
+
+
+def test_sections_bring_their_keys_and_the_run_its_machine_and_workload() -> None:
+    one = Section("one", "first", lambda bench: {"json_pipeline_kafka": {"events_per_s": bench.options.seed}})
+    two = Section("two", "second", lambda _: {"end_to_end_kafka": {"events_per_s": 70.0}})
+    said: list[str] = []
+    with Bench(Options(seed=7), said.append) as bench:
+        figures = run_sections([one, two], bench)
+    assert figures["ratio_to_json_pipeline"] == 10.0
+    assert figures["workload"]["seed"] == 7
+    assert "versions" in figures["environment"]
+    assert said == ["section one: first", "section two: second"]
+
+
+def test_the_table_shows_a_row_for_each_pipeline_and_a_dash_for_what_was_not_measured() -> None:
+    text = text_of({"end_to_end": {"events_per_s": 312_345.6, "p99_latency_s": 0.25}, "environment": {"cores": 2},
+                    "json_pipeline_kafka": {"events_per_s": 60_000.0, "p99_latency_s": None}})
+    lines = [line for line in text.splitlines() if "end_to_end" in line or "json_pipeline" in line]
+    assert len(lines) == 2
+    assert "312,346" in lines[0]
+    assert "0.25" in lines[0]
+    assert "60,000" in lines[1]
+    assert "-" in lines[1]
+    assert "environment" not in text
+
+
+@pytest.mark.parametrize("arguments", [["--seconds", "0"], ["--hosts", "-1"], ["--repeat", "x"], ["--section", "no"]])
+def test_wrong_arguments_are_refused_by_name(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert arguments[0] in capsys.readouterr().err
+
+
+def test_a_results_file_that_cannot_be_merged_into_stops_the_run_before_it_measures(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "latest.json"
+    path.write_text("not json")
+    assert main(["--results", str(path)]) == 2
+    assert "latest.json" in capsys.readouterr().err.replace("\n", "")
+
+
+def test_the_help_names_every_section_and_gives_an_example() -> None:
+    text = " ".join(parser(sections()).format_help().split())
+    assert "example: bench/run.py" in text
+    assert all(f"{section.name} (" in text for section in sections())
+
+
+def test_a_folder_is_given_out_once_and_removed_with_the_run() -> None:
+    with Bench(Options(), lambda _: None) as bench:
+        path = bench.folder("store")
+        assert path.is_dir()
+        with pytest.raises(FileExistsError):
+            bench.folder("store")
+    assert not path.exists()
