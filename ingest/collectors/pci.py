@@ -50,7 +50,7 @@ class Pci:
     def collect(self, root: HostRoot) -> list[Reading]:
         """Width 0 means no link and is missing; width 63 is what a device says that no longer answers."""
         if self._age >= RESCAN_READINGS:
-            self._functions, self._age = find(root, self.name), 0
+            self._rescan(root)
         self._age += 1
         readings: list[Reading] = []
         for function in self._functions:
@@ -58,6 +58,9 @@ class Pci:
             for file, counter in _AER:
                 readings += self._errors(root, function, file, counter)
         return readings
+
+    def _rescan(self, root: HostRoot) -> None:
+        self._functions, self._age = find(root, self.name), 0
 
     def _link_readings(self, root: HostRoot, function: Function) -> list[Reading]:
         text = root.text(f"{function.path}/current_link_width", self.name, optional=True)
@@ -86,7 +89,8 @@ class Pci:
 
     def inventory(self, root: HostRoot) -> list[Fact]:
         """Every function as a link with its place in the tree; those that have one, with the state of their link."""
-        functions = find(root, self.name)
+        self._rescan(root)
+        functions = self._functions
         links = {f.address: _link(root, self.name, f.path) for f in functions}
         below: dict[str, list[str]] = {}
         for function in functions:

@@ -1,0 +1,162 @@
+"""The agent: reads this host in a steady rhythm and publishes what it read, with counts that show what is lost.
+
+Two producers speak for a host. ``<host>/agent`` has counters, inventory and clocks of the host itself, for the
+partition of the host; ``<host>/links`` has what the one fleet clock step needs. Each numbers its own batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from fleetscope.contracts import Contract
+from fleetscope.contracts.codec import Encoded
+from fleetscope.contracts.raw import CLOCK_SAMPLES, COUNTERS, HEARTBEATS, INVENTORY, MARKS, PROFILES, SPANS
+from fleetscope.contracts.topics import CLOCK_LINKS, RAW_TOPICS
+from fleetscope.publisher import Promise, Publisher
+from ingest.clocks import BOOTTIME, HZ, REALTIME, REFERENCE, Exchange, HostClocks, LinuxClocks, burst
+from ingest.hostroot import HostRoot
+from ingest.probe import Probe
+from ingest.reading import Fact, Reading
+from ingest.rows import counter_rows, descriptor_facts, inventory_rows, sample_rows
+
+HEARTBEAT_NS: Final = HZ
+CLOCKS_NS: Final = HZ
+INVENTORY_CHECK_NS: Final = 60 * HZ
+INVENTORY_REPEAT_NS: Final = 600 * HZ
+MAX_BUFFERED_ROWS: Final = 20_000
+_OWN: Final = (COUNTERS, CLOCK_SAMPLES, INVENTORY)
+_SILENT: Final = (SPANS, PROFILES, MARKS)
+"""Kinds the agent never publishes: its heartbeats say so, so that nobody waits for them."""
+
+
+class Sender(Protocol):
+    """What the agent needs of a stream's producer."""
+
+    def send(self, topic: str, message: Encoded) -> None:
+        """Queue a message; RetryError refuses it for now."""
+        ...
+
+
+def epoch_of(boot_id: str, realtime_ns: int, salt: int) -> int:
+    """A number below 2^63 that grows from start to start and differs between boots that start at the same ms.
+
+    44 bits of ms since 1970, then 19 bits of a hash of boot id, start time and ``salt`` (a process id).
+    """
+    digest = hashlib.blake2b(f"{boot_id}/{realtime_ns}/{salt}".encode(), digest_size=8).digest()
+    return (realtime_ns // 1_000_000 & (1 << 44) - 1) << 19 | int.from_bytes(digest) & (1 << 19) - 1
+
+
+class Agent:
+    """Publishes one host. Drive it with ``run``, or in tests with ``tick`` and a clock moved by hand.
+
+    ``period_s`` is the time between readings; rows wait at most ``linger_s`` before they are sent.
+    """
+
+    def __init__(self, host_id: str, producer: Sender, root: HostRoot, period_s: float = 1.0,
+                 clocks: HostClocks | None = None, *, linger_s: float = 1.0, salt: int = 0,
+                 probe: Probe | None = None) -> None:
+        if period_s <= 0 or linger_s < 0:
+            raise ValueError("the period must be positive and the linger not negative")
+        self.clocks: HostClocks = clocks or LinuxClocks()
+        self._probe = probe or Probe(root, self.clocks)
+        self._period_s = period_s
+        self._linger_ns = round(linger_s * HZ)
+        boot_id = (root.text("proc/sys/kernel/random/boot_id", "agent", optional=True) or "").strip()
+        epoch = epoch_of(boot_id, self.clocks.realtime_ns(), salt)
+        self.own = Publisher(host_id, f"{host_id}/agent", epoch, producer.send)
+        self.links = Publisher(host_id, f"{host_id}/links", epoch, producer.send)
+        self._readings: list[tuple[int, Reading]] = []
+        self._exchanges: dict[str, list[tuple[str, Exchange]]] = {REALTIME: [], BOOTTIME: []}
+        self._facts: list[Fact] = []
+        self._facts_sent_at: int | None = None
+        start = self.clocks.monotonic_raw_ns()
+        self._due = dict.fromkeys(("read", "clocks", "inventory", "heartbeat"), start)
+        self._every = {"read": round(period_s * HZ), "clocks": CLOCKS_NS, "inventory": INVENTORY_CHECK_NS,
+                       "heartbeat": HEARTBEAT_NS}
+
+    def run(self, stop: threading.Event, duration_s: float | None = None) -> None:
+        """Tick until ``stop`` is set or ``duration_s`` passed, then ``close``, also when a tick raises."""
+        end = None if duration_s is None else self.clocks.monotonic_raw_ns() + round(duration_s * HZ)
+        try:
+            while not stop.is_set():
+                wake = self.tick()
+                now = self.clocks.monotonic_raw_ns()
+                if end is not None and now >= end:
+                    break
+                stop.wait(max(min(wake, end or wake) - now, 0) / HZ)
+        finally:
+            self.close()
+
+    def tick(self) -> int:
+        """Do what is due; returns the ticks at which something is due again."""
+        now = self.clocks.monotonic_raw_ns()
+        if self._is_due("inventory", now):
+            self._publish_inventory(now)
+        if self._is_due("read", now):
+            self._readings.extend(self._probe.read())
+        if self._is_due("clocks", now):
+            for clock, waiting in self._exchanges.items():
+                waiting.extend((clock, exchange) for exchange in burst(self.clocks, clock))
+        oldest = self._oldest()
+        if (oldest is not None and self.clocks.monotonic_raw_ns() - oldest >= self._linger_ns) \
+                or len(self._readings) >= MAX_BUFFERED_ROWS:
+            self._flush()
+        if self._is_due("heartbeat", now):
+            self._heartbeat()
+        oldest = self._oldest()
+        wakes = [*self._due.values(), *([] if oldest is None else [oldest + self._linger_ns])]
+        return min(wakes)
+
+    def close(self) -> None:
+        """Send what waits and the closing heartbeats. What the stream still refuses stays in ``own.waiting``."""
+        self._flush()
+        self._heartbeat(closed=True)
+
+    def _is_due(self, what: str, now: int) -> bool:
+        if now < self._due[what]:
+            return False
+        # Beats that were missed are not made up for: two readings at one moment tell nothing.
+        every = self._every[what]
+        self._due[what] += every * ((now - self._due[what]) // every + 1)
+        return True
+
+    def _oldest(self) -> int | None:
+        first = [self._readings[0][0]] if self._readings else []
+        first += [waiting[0][1].before for waiting in self._exchanges.values() if waiting]
+        return min(first, default=None)
+
+    def _flush(self) -> None:
+        now = self.clocks.monotonic_raw_ns()
+        if self._readings:
+            self._publish(self.own, COUNTERS, counter_rows(self._readings), RAW_TOPICS[COUNTERS.name].name, now)
+            self._readings.clear()
+        for clock, waiting in self._exchanges.items():
+            if waiting:
+                publisher, topic = (self.links, CLOCK_LINKS) if clock == REALTIME \
+                    else (self.own, RAW_TOPICS[CLOCK_SAMPLES.name])
+                self._publish(publisher, CLOCK_SAMPLES, sample_rows(waiting), topic.name, now)
+                waiting.clear()
+
+    def _publish_inventory(self, now: int) -> None:
+        facts = [*self._probe.facts(), *descriptor_facts(self._probe.descriptors, self._period_s)]
+        sent = self._facts_sent_at
+        if facts == self._facts and sent is not None and now - sent < INVENTORY_REPEAT_NS:
+            return
+        self._facts, self._facts_sent_at = facts, now
+        self._publish(self.own, INVENTORY, inventory_rows(facts, now), RAW_TOPICS[INVENTORY.name].name, now)
+
+    @staticmethod
+    def _publish(publisher: Publisher, contract: Contract, rows: pa.RecordBatch, topic: str, now: int) -> None:
+        publisher.publish(contract, rows, REFERENCE, topic, now)
+
+    def _heartbeat(self, *, closed: bool = False) -> None:
+        now = self.clocks.monotonic_raw_ns()
+        oldest = self._oldest()
+        through = Promise(REFERENCE, now if oldest is None else min(oldest, now))
+        own = {c.name: through for c in _OWN} | {c.name: Promise(REFERENCE, now) for c in _SILENT}
+        self.own.heartbeat(RAW_TOPICS[HEARTBEATS.name].name, now, own, closed=closed)
+        self.links.heartbeat(CLOCK_LINKS.name, now, {CLOCK_SAMPLES.name: through}, closed=closed)
