@@ -26,7 +26,8 @@ class Header:
     A row's identity is (producer, epoch, contract, sequence, row0 + index). ``min_time`` and ``max_time`` are of the
     contract's time column, both included, and None for an empty batch. ``flushed_ticks`` is the host's reference
     clock at publication. ``watermark_ns`` stands on aligned and derived batches only: rows published later on this
-    topic by the same host are not earlier, except late ones. ``redelivered_rows`` and the like are in `coverage`.
+    topic by the same host are not earlier, except late ones. Rows of an aligned batch earlier than ``late_before_ns``
+    came later than is allowed. What was redelivered, dropped and lost is in the contract `coverage`.
     """
 
     contract: str
@@ -43,6 +44,7 @@ class Header:
     dropped_rows: int = 0
     flushed_ticks: int | None = None
     watermark_ns: int | None = None
+    late_before_ns: int | None = None
 
     @property
     def stream(self) -> StreamKey:

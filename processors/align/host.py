@@ -1,0 +1,82 @@
+"""What `align` keeps of one host."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleetscope.contracts.batch import Batch
+from fleetscope.errors import Origin
+from fleetscope.ledger import Ledger
+from processors.align.progress import LaneKey, Progress
+from processors.clocks.pair import Pair
+from processors.clocks.segments import Segment, SegmentMap
+
+
+@dataclass(slots=True)
+class LocalClock:
+    """A clock of the host other than its reference clock, with the pair's fit and the map that came of it."""
+
+    pair: Pair
+    producer: str
+    map: SegmentMap = field(default_factory=SegmentMap)
+    sealed: bool = False
+
+
+@dataclass(slots=True)
+class Host:
+    """One host of a partition. ``waiting`` holds decoded batches until their clocks are decided; not in snapshots."""
+
+    name: str
+    fleet: SegmentMap
+    ledger: Ledger = field(default_factory=Ledger)
+    clocks: dict[str, LocalClock] = field(default_factory=dict)
+    progress: Progress = field(default_factory=Progress)
+    waiting: dict[LaneKey, deque[Batch]] = field(default_factory=dict)
+    reread: dict[Origin, list[tuple[int, int]]] = field(default_factory=dict)
+    """After a restart: row ranges of messages that were waiting and will be read again."""
+    sequences: dict[str, int] = field(default_factory=dict)
+    """Next sequence of derived topics."""
+    samples_through: int | None = None
+    bad_samples: int = 0
+
+    def next_sequence(self, topic: str) -> int:
+        """Number the next derived batch for ``topic``."""
+        number = self.sequences.get(topic, 0)
+        self.sequences[topic] = number + 1
+        return number
+
+    def plain(self) -> dict[str, Any]:
+        """State as JSON has it; of waiting batches only where they stand."""
+        waiting: dict[Origin, list[list[int]]] = {o: [list(r) for r in rows] for o, rows in self.reread.items()}
+        for queue in self.waiting.values():
+            for batch in queue:
+                if batch.origin is not None:
+                    row0 = batch.header.row0
+                    waiting.setdefault(batch.origin, []).append([row0, row0 + len(batch)])
+        return {
+            "name": self.name, "ledger": self.ledger.to_plain(), "progress": self.progress.plain(),
+            "clocks": {k: [c.pair.plain(), c.producer, [s.plain() for s in c.map.segments], c.sealed]
+                       for k, c in self.clocks.items()},
+            "waiting": [[o.topic, o.partition, o.offset, rows] for o, rows in sorted(waiting.items(), key=_by_origin)],
+            "sequences": self.sequences, "samples_through": self.samples_through, "bad_samples": self.bad_samples,
+        }
+
+    @classmethod
+    def of_plain(cls, data: dict[str, Any], fleet: SegmentMap) -> Host:
+        """From ``plain``; ``fleet`` is filled from its own topic."""
+        host = cls(data["name"], fleet, Ledger.from_plain(data["ledger"]),
+                   progress=Progress.of_plain(data["progress"]), sequences=data["sequences"],
+                   samples_through=data["samples_through"], bad_samples=data["bad_samples"])
+        for name, (pair, producer, segments, sealed) in data["clocks"].items():
+            host.clocks[name] = LocalClock(Pair.of_plain(pair), producer,
+                                           SegmentMap(Segment.of_plain(s) for s in segments), sealed)
+        for topic, partition, offset, rows in data["waiting"]:
+            host.reread[Origin(topic, partition, offset)] = [(a, b) for a, b in rows]
+        return host
+
+
+def _by_origin(item: tuple[Origin, object]) -> tuple[str, int, int]:
+    origin = item[0]
+    return origin.topic, origin.partition, origin.offset

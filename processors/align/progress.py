@@ -1,0 +1,150 @@
+"""How far a host has come: promises of its producers, the watermark that follows, and what arrived of what was sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from fleetscope.contracts.batch import StreamKey
+from fleetscope.ledger import Ledger
+
+END: Final = 1 << 62
+"""Watermark of a stream whose producer closed."""
+
+
+class LaneKey(NamedTuple):
+    """What a promise is about: rows of one kind on one clock by one producer."""
+
+    producer: str
+    contract: str
+    clock: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One row of a heartbeat: by then ``batches`` were sent, and later rows are not earlier than ``through``."""
+
+    epoch: int
+    time: int
+    batches: int
+    rows: int
+    dropped: int
+    through: int
+    closed: bool
+
+    def plain(self) -> list[int]:
+        """As JSON has it."""
+        return [getattr(self, name) for name in Beat.__dataclass_fields__]
+
+
+@dataclass(slots=True)
+class Lane:
+    """Beats not yet kept, oldest first, and the watermark of the last kept one (ns of fleet time, None: none)."""
+
+    beats: list[Beat] = field(default_factory=list)
+    watermark: int | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Rows of one stream: by sequence until a beat accounts for them, then by that beat."""
+
+    counted: Beat | None = None
+    counted_ns: int | None = None
+    beats: list[Beat] = field(default_factory=list)
+    rows_by_sequence: dict[int, int] = field(default_factory=dict)
+    rejected: dict[int, int] = field(default_factory=dict)
+    """Rows of batches that came and could not be decoded: not lost, they are dead letters."""
+    redelivered: int = 0
+    late: int = 0
+    recovered: int = 0
+    """Rows of sequences that an earlier beat had counted as lost."""
+
+    def plain(self) -> list[Any]:
+        """As JSON has it."""
+        return [self.counted.plain() if self.counted else None, self.counted_ns, [b.plain() for b in self.beats],
+                sorted(self.rows_by_sequence.items()), sorted(self.rejected.items()), self.redelivered, self.late,
+                self.recovered]
+
+    @classmethod
+    def of_plain(cls, data: list[Any]) -> Tally:
+        """From ``plain``."""
+        counted, at, beats, rows, rejected, redelivered, late, recovered = data
+        return cls(Beat(*counted) if counted else None, at, [Beat(*b) for b in beats], {s: n for s, n in rows},
+                   {s: n for s, n in rejected}, redelivered, late, recovered)
+
+    def received(self, sequence: int, rows: int) -> None:
+        """``rows`` new rows of a sequence came."""
+        if self.counted is not None and sequence < self.counted.batches:
+            self.recovered += rows
+        else:
+            self.rows_by_sequence[sequence] = self.rows_by_sequence.get(sequence, 0) + rows
+
+    def account(self, beat: Beat) -> tuple[int, int, int, int]:
+        """(produced, received, dropped, lost) rows since the last beat accounted for; ``beat`` becomes that one."""
+        before = self.counted or Beat(beat.epoch, beat.time, 0, 0, 0, 0, False)
+        came = _pop_below(self.rows_by_sequence, beat.batches) + self.recovered
+        rejected = _pop_below(self.rejected, beat.batches)
+        self.recovered = 0
+        self.counted = beat
+        produced = beat.rows - before.rows
+        return produced, came, beat.dropped - before.dropped, produced - came - rejected
+
+
+def _pop_below(counts: dict[int, int], sequence: int) -> int:
+    taken = [s for s in counts if s < sequence]
+    return sum(counts.pop(s) for s in taken)
+
+
+@dataclass(slots=True)
+class Progress:
+    """All lanes and tallies of one host."""
+
+    lanes: dict[LaneKey, Lane] = field(default_factory=dict)
+    tallies: dict[StreamKey, Tally] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    latest: dict[str, int] = field(default_factory=dict)
+    """Newest beat's time by producer."""
+    watermark: int | None = None
+
+    def beat(self, producer: str, contract: str, clock: str, beat: Beat) -> None:
+        """Enter one row of a heartbeat; a new epoch of the producer retires the lanes of the old one."""
+        if beat.epoch < self.epochs.get(producer, 0):
+            return
+        if beat.epoch > self.epochs.get(producer, 0):
+            self.epochs[producer] = beat.epoch
+            for key in [k for k in self.lanes if k.producer == producer]:
+                del self.lanes[key]
+        self.lanes.setdefault(LaneKey(producer, contract, clock), Lane()).beats.append(beat)
+        pending = self.tally(StreamKey(producer, beat.epoch, contract)).beats
+        if not pending or pending[-1].time < beat.time:
+            pending.append(beat)
+        self.latest[producer] = max(beat.time, self.latest.get(producer, beat.time))
+
+    def tally(self, stream: StreamKey) -> Tally:
+        """The tally of a stream."""
+        return self.tallies.setdefault(stream, Tally())
+
+    def arrived(self, stream: StreamKey, beat: Beat, ledger: Ledger, patience_ns: int) -> bool:
+        """True when what the beat counts has come, or is given up: later batches came, or later beats for long."""
+        highest = ledger.max_sequence(stream)
+        rejected = self.tally(stream).rejected
+        if max(-1 if highest is None else highest, max(rejected, default=-1)) >= beat.batches - 1:
+            return True
+        return self.latest[stream.producer] - beat.time >= patience_ns
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "lanes": [[*k, [b.plain() for b in lane.beats], lane.watermark] for k, lane in sorted(self.lanes.items())],
+            "tallies": [[*k, t.plain()] for k, t in sorted(self.tallies.items())],
+            "epochs": self.epochs, "latest": self.latest, "watermark": self.watermark,
+        }
+
+    @classmethod
+    def of_plain(cls, data: dict[str, Any]) -> Progress:
+        """From ``plain``."""
+        return cls(
+            {LaneKey(p, c, k): Lane([Beat(*b) for b in beats], w) for p, c, k, beats, w in data["lanes"]},
+            {StreamKey(p, e, c): Tally.of_plain(t) for p, e, c, t in data["tallies"]},
+            data["epochs"], data["latest"], data["watermark"])

@@ -1,0 +1,77 @@
+"""What `align` publishes, as batches with headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from fleetscope.contracts import CONTRACTS
+from fleetscope.contracts.batch import Batch, Header, StreamKey, from_rows, record_batch
+from fleetscope.contracts.derived import ALIGNED_COUNTERS, ALIGNED_INVENTORY, ALIGNED_SPANS, COVERAGE, DEAD_LETTERS
+from fleetscope.contracts.topics import ALIGNED_TOPICS, COVERAGE_TOPIC, DEAD_LETTERS_TOPIC, SEGMENTS_TOPIC
+from fleetscope.step import Output
+from processors.align.host import Host
+from processors.align.progress import Beat, LaneKey, Tally
+from processors.clocks.segments import Segment, segment_rows
+
+MARKED: Final = (ALIGNED_SPANS, ALIGNED_COUNTERS, ALIGNED_INVENTORY, COVERAGE)
+"""Kinds whose topics carry the host's watermark also while no rows come."""
+
+
+def release_output(host: Host, batch: Batch, rows: pa.RecordBatch, late_before_ns: int | None) -> Output:
+    """An aligned batch: the identity of the raw one, the watermark of its host."""
+    name = f"aligned_{batch.header.contract}"
+    header = replace(batch.header, contract=name, version=CONTRACTS[name].version, min_time=None, max_time=None,
+                     watermark_ns=host.progress.watermark, late_before_ns=late_before_ns)
+    return Output(ALIGNED_TOPICS[name].name, Batch(header, rows))
+
+
+def segment_output(host: Host, clock: str, segments: list[Segment]) -> Output:
+    """Segments of a host-local clock."""
+    rows = segment_rows(host.name, clock, host.name, "monotonic_raw", segments)
+    return Output(SEGMENTS_TOPIC.name, Batch(_header(host, "segments", SEGMENTS_TOPIC.name, len(segments), clock), rows))
+
+
+def coverage_output(host: Host, stream: StreamKey, tally: Tally, beat: Beat, at_ns: int) -> Output:
+    """What came of what one beat counts."""
+    produced, received, dropped, lost = tally.account(beat)
+    row: dict[str, object] = {
+        "host": host.name, "source": stream.producer, "source_epoch": stream.epoch, "contract": stream.contract,
+        "from_ns": at_ns if tally.counted_ns is None else tally.counted_ns, "to_ns": at_ns,
+        "produced_rows": produced, "received_rows": received, "late_rows": tally.late,
+        "redelivered_rows": tally.redelivered, "dropped_rows": dropped, "lost_rows": lost,
+    }
+    tally.late = tally.redelivered = 0
+    tally.counted_ns = at_ns
+    header = replace(_header(host, "coverage", COVERAGE_TOPIC.name, 1), watermark_ns=host.progress.watermark)
+    return Output(COVERAGE_TOPIC.name, Batch(header, from_rows(COVERAGE, [row])))
+
+
+def watermarks(host: Host, watermark_ns: int) -> Iterator[Output]:
+    """Empty batches that say how far the host has come."""
+    for contract in MARKED:
+        topic = COVERAGE_TOPIC.name if contract is COVERAGE else ALIGNED_TOPICS[contract.name].name
+        header = replace(_header(host, contract.name, f"{topic}#mark", 0), watermark_ns=watermark_ns)
+        yield Output(topic, Batch(header, record_batch(contract, {}, 0)))
+
+
+def unplaced_output(host: Host, key: LaneKey, batch: Batch, reason: str) -> Output:
+    """A batch that cannot be given a time."""
+    origin = batch.origin
+    row: dict[str, object] = {
+        "topic": origin.topic if origin else f"raw.{key.contract}", "partition": origin.partition if origin else -1,
+        "offset": origin.offset if origin else -1, "step": "align", "code": "no_fleet_time",
+        "reason": f"{reason} for clock {key.clock} of {host.name}: no reading of UTC by any host it exchanges with",
+        "rows": len(batch), "host": host.name, "size_bytes": int(batch.rows.nbytes), "time_ms": 0, "head": "",
+    }
+    header = _header(host, "dead_letters", DEAD_LETTERS_TOPIC.name, 1)
+    return Output(DEAD_LETTERS_TOPIC.name, Batch(header, from_rows(DEAD_LETTERS, [row])))
+
+
+def _header(host: Host, contract: str, numbered: str, rows: int, clock: str = "") -> Header:
+    producer = f"align/{numbered}" if numbered.endswith("#mark") else "align"
+    return Header(contract, CONTRACTS[contract].version, host.name, f"{producer}/{host.name}", 0,
+                  host.next_sequence(numbered), rows, clock=clock)

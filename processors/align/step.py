@@ -1,0 +1,389 @@
+"""`align`: every row gets its time in fleet time and a bound, once, when its clocks are decided.
+
+Here, and only here, a batch waits: until the segments of its own clock and of its host's clock pass its last row.
+Published rows are never re-timed. What a host promised in its heartbeats becomes its watermark, stamped on everything
+that is published; what it counted there becomes `coverage`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import zstandard
+
+from fleetscope.contracts.batch import Batch, Header, StreamKey
+from fleetscope.contracts.topics import FLEET_SEGMENTS, RAW_TOPICS
+from fleetscope.step import Output, TopicPartition
+from processors.align.host import Host, LocalClock
+from processors.align.mapping import Route, aligned
+from processors.align.progress import END, Beat, LaneKey, Progress
+from processors.align.publish import coverage_output, release_output, segment_output, unplaced_output, watermarks
+from processors.clocks.compose import beyond
+from processors.clocks.fixed import ONE_Q32
+from processors.clocks.pair import Pair, PairRules, add_probes, advance, finish
+from processors.clocks.probes import assumptions_for, exchanges, remote_to_local
+from processors.clocks.segments import Segment, SegmentMap, segments_of
+
+RAW_CLOCK: Final = "monotonic_raw"
+NS: Final = 1_000_000_000
+KEEP_NS: Final = 60 * NS
+FOREIGN_NS: Final = 300 * NS
+"""How much of the map of a host is kept before its first row came."""
+MARGIN_NS: Final = 1_000
+"""Watermarks stay this far behind promises: pieces of a map meet with a rounding of some ns."""
+
+
+@dataclass(slots=True)
+class AlignState:
+    """State of one partition. ``fleet`` has the maps of all hosts, since their topic is read whole."""
+
+    hosts: dict[str, Host] = field(default_factory=dict)
+    fleet: dict[str, SegmentMap] = field(default_factory=dict)
+    next_offset: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def host(self, name: str) -> Host:
+        """The host called ``name``."""
+        if name not in self.hosts:
+            self.hosts[name] = Host(name, self.fleet.setdefault(name, SegmentMap()))
+        return self.hosts[name]
+
+
+@dataclass(frozen=True, slots=True)
+class AlignStep:
+    """``patience_s``: a batch that a heartbeat counted and that has not come this long after it is lost.
+
+    ``lateness_s``: rows further behind the watermark are marked late. ``no_reference_s``: rows of a host that has no
+    fleet time at all this long after they were sent become dead letters.
+    """
+
+    rules: PairRules = PairRules()
+    patience_s: float = 10.0
+    lateness_s: float = 60.0
+    no_reference_s: float = 600.0
+
+    name: str = "align"
+    inputs: tuple[str, ...] = tuple(t.name for t in RAW_TOPICS.values())
+    broadcast: tuple[str, ...] = (FLEET_SEGMENTS.name,)
+
+    def start(self) -> AlignState:
+        """Nothing known."""
+        return AlignState()
+
+    def on_batch(self, state: AlignState, batch: Batch) -> tuple[AlignState, list[Output]]:
+        """Take a raw batch, or segments of the fleet clock step."""
+        name = batch.header.host
+        if batch.header.contract == "segments":
+            fleet = state.fleet.setdefault(name, SegmentMap())
+            fleet.extend(segments_of(batch.rows))
+            if name in state.hosts:
+                return state, list(self._settle(state.hosts[name]))
+            fleet.forget_before(fleet.segments[-1].valid_from - FOREIGN_NS)
+            return state, []
+        host = state.host(name)
+        if _read_before(state, batch):
+            self._read_again(host, batch)
+        else:
+            self._take(host, batch)
+        return state, list(self._settle(host))
+
+    def on_rejected(self, state: AlignState, header: Header) -> AlignState:
+        """A message with a readable header became a dead letter: its rows are not lost without a trace."""
+        tally = state.host(header.host).progress.tally(header.stream)
+        tally.rejected[header.sequence] = header.rows
+        return state
+
+    def on_end(self, state: AlignState) -> list[Output]:
+        """Decide what is left; rows without any fleet time become dead letters."""
+        outputs: list[Output] = []
+        for host in state.hosts.values():
+            for name, clock in host.clocks.items():
+                finish(clock.pair, self._rules(name))
+            host.samples_through = END
+            if host.fleet.segments and host.fleet.through != END:
+                host.fleet.extend([beyond(host.fleet.segments[-1])])
+            outputs.extend(self._settle(host, final=True))
+            for key, queue in host.waiting.items():
+                outputs.extend(unplaced_output(host, key, batch, "no fleet time") for batch in queue)
+                queue.clear()
+            host.progress.watermark = END
+            outputs.extend(watermarks(host, END))
+        return outputs
+
+    def held(self, state: AlignState) -> Mapping[TopicPartition, int]:
+        """Where the waiting batches stand."""
+        lowest: dict[TopicPartition, int] = {}
+        for host in state.hosts.values():
+            origins = [b.origin for queue in host.waiting.values() for b in queue if b.origin is not None]
+            for origin in (*origins, *host.reread):
+                at = TopicPartition(origin.topic, origin.partition)
+                lowest[at] = min(origin.offset, lowest.get(at, origin.offset))
+        return lowest
+
+    def starved(self, state: AlignState) -> bool:
+        """True when what waits first waits for the fleet clock step, not for this partition's own input."""
+        for host in state.hosts.values():
+            for key, queue in host.waiting.items():
+                if not queue or not len(queue[0]):
+                    continue
+                clock = host.clocks.get(key.clock)
+                last = int(queue[0].header.max_time or 0)
+                through = END if key.clock == RAW_CLOCK else clock.map.through if clock else None
+                if through is not None and last < through:
+                    return True
+        return False
+
+    def snapshot(self, state: AlignState) -> bytes:
+        """JSON in a zstd frame; fleet segments are not in it, they are read again from their topic."""
+        plain = {"version": 1, "hosts": {n: h.plain() for n, h in sorted(state.hosts.items())},
+                 "next": [[*at, offset] for at, offset in sorted(state.next_offset.items())]}
+        return zstandard.compress(json.dumps(plain, sort_keys=True).encode())
+
+    def restore(self, data: bytes) -> AlignState:
+        """From ``snapshot``."""
+        plain = json.loads(zstandard.decompress(data))
+        if plain.get("version") != 1:
+            raise ValueError(f"no snapshot of align version 1: {plain.get('version')}")
+        state = AlignState(next_offset={TopicPartition(t, p): o for t, p, o in plain["next"]})
+        for name, host in plain["hosts"].items():
+            state.hosts[name] = Host.of_plain(host, state.fleet.setdefault(name, SegmentMap()))
+        return state
+
+    # taking
+
+    def _take(self, host: Host, batch: Batch) -> None:
+        header = batch.header
+        total = header.rows if header.row0 + len(batch) <= header.rows else None
+        fresh = host.ledger.add(header.stream, header.sequence, header.row0, len(batch), total)
+        tally = host.progress.tally(header.stream)
+        new_rows = sum(stop - start for start, stop in fresh)
+        tally.redelivered += len(batch) - new_rows
+        if new_rows:
+            tally.received(header.sequence, new_rows)
+        for start, stop in fresh:
+            part = batch if stop - start == len(batch) else batch.slice(start - header.row0, stop - start)
+            if header.contract == "clock_samples":
+                self._samples(host, part)
+            else:
+                self._wait(host, part)
+                if header.contract == "heartbeats":
+                    _beats(host.progress, part)
+
+    def _wait(self, host: Host, batch: Batch) -> None:
+        header = batch.header
+        key = LaneKey(header.producer, header.contract, header.clock)
+        host.waiting.setdefault(key, deque()).append(batch)
+
+    def _read_again(self, host: Host, batch: Batch) -> None:
+        """After a restart: rows that were waiting then wait again; the rest was dealt with."""
+        if batch.origin is None:
+            return
+        low, high = batch.header.row0, batch.header.row0 + len(batch)
+        left: list[tuple[int, int]] = []
+        for start, stop in host.reread.pop(batch.origin, []):
+            a, b = max(start, low), min(stop, high)
+            if a < b:
+                self._wait(host, batch.slice(a - low, b - a))
+            left.extend(r for r in ((start, min(stop, low)), (max(start, high), stop)) if r[0] < r[1])
+        if left:
+            host.reread[batch.origin] = left
+
+    def _samples(self, host: Host, batch: Batch) -> None:
+        found, bad = exchanges(batch.rows)
+        host.bad_samples += bad
+        for exchange in found:
+            if exchange.local_clock != RAW_CLOCK or exchange.remote_host not in (None, host.name):
+                host.bad_samples += 1
+                continue
+            clock = host.clocks.get(exchange.remote_clock)
+            if clock is None:
+                clock = LocalClock(Pair(exchange.remote_hz), batch.header.producer)
+                host.clocks[exchange.remote_clock] = clock
+            add_probes(clock.pair, [remote_to_local(exchange)], self._rules(exchange.remote_clock))
+
+    def _rules(self, clock: str) -> PairRules:
+        return replace(self.rules, assumptions=assumptions_for(clock))
+
+    # settling
+
+    def _settle(self, host: Host, *, final: bool = False) -> Iterator[Output]:
+        """Everything that follows from what is known now."""
+        self._advance_clocks(host)
+        for name, clock in host.clocks.items():
+            ready = clock.pair.take()
+            if host.samples_through == END and not clock.sealed and (ready or clock.map.segments):
+                ready.append(beyond((ready or clock.map.segments)[-1]))
+                clock.sealed = True
+            if ready:
+                clock.map.extend(ready)
+                yield segment_output(host, name, ready)
+        yield from self._release(host, final)
+        yield from self._account(host)
+        before = host.progress.watermark
+        self._raise_watermark(host)
+        if host.progress.watermark is not None and host.progress.watermark != before:
+            self._forget(host)
+            yield from watermarks(host, host.progress.watermark)
+
+    def _advance_clocks(self, host: Host) -> None:
+        progress = host.progress
+        for key, lane in progress.lanes.items():
+            if key.contract != "clock_samples":
+                continue
+            while lane.beats and progress.arrived(_stream(key, lane.beats[0]), lane.beats[0], host.ledger,
+                                                  round(self.patience_s * NS)):
+                beat = lane.beats.pop(0)
+                host.samples_through = END if beat.closed else beat.through
+                for name, clock in host.clocks.items():
+                    if clock.producer != key.producer:
+                        continue
+                    rules = self._rules(name)
+                    if beat.closed:
+                        finish(clock.pair, rules)
+                    else:
+                        clock.sealed = False
+                        advance(clock.pair, beat.through, rules)
+
+    def _release(self, host: Host, final: bool) -> Iterator[Output]:
+        for key, queue in host.waiting.items():
+            while queue:
+                batch = queue[0]
+                route = self._route(host, batch, final)
+                if route is None:
+                    if not self._hopeless(host, batch):
+                        break
+                    queue.popleft()
+                    yield unplaced_output(host, key, batch, "no fleet time")
+                    continue
+                if len(batch) and not route.decided(int(batch.header.max_time or 0)):
+                    break
+                queue.popleft()
+                yield self._released(host, batch, route)
+
+    def _released(self, host: Host, batch: Batch, route: Route) -> Output:
+        rows = aligned(batch, route)
+        watermark = host.progress.watermark
+        late_before = None
+        if watermark is not None:
+            times = rows.column(rows.schema.get_field_index("start_ns" if batch.header.contract == "spans"
+                                                            else "time_ns")).to_numpy()
+            host.progress.tally(batch.header.stream).late += int(np.count_nonzero(times < watermark))
+            late_before = None if watermark == END else watermark - round(self.lateness_s * NS)
+        return release_output(host, batch, rows, late_before)
+
+    def _route(self, host: Host, batch: Batch, final: bool) -> Route | None:
+        """How to map the batch; None while it is not known."""
+        if not host.fleet.segments:
+            return None
+        clock = batch.header.clock
+        if clock == RAW_CLOCK:
+            return Route(None, host.fleet)
+        if clock in host.clocks and (host.clocks[clock].map.segments or not final):
+            return Route(host.clocks[clock].map, host.fleet)
+        flushed = batch.header.flushed_ticks
+        overdue = flushed is None or _finite(host.samples_through) >= flushed + round(self.rules.limit_s * NS)
+        if not (overdue or final):
+            return Route(SegmentMap(), host.fleet)
+        last = batch.header.max_time or 0
+        anchor = flushed if flushed is not None else host.fleet.segments[-1].src0
+        never = Segment(0, -END, END, last, anchor, ONE_Q32, None, None, "gap", anchor)
+        return Route(SegmentMap([never]), host.fleet)
+
+    def _hopeless(self, host: Host, batch: Batch) -> bool:
+        flushed = batch.header.flushed_ticks or 0
+        newest = max(host.progress.latest.values(), default=0)
+        return newest - flushed >= self.no_reference_s * NS
+
+    def _account(self, host: Host) -> Iterator[Output]:
+        """Coverage rows of the beats whose batches have come or are given up."""
+        for stream, tally in host.progress.tallies.items():
+            while tally.beats:
+                beat = tally.beats[0]
+                if not (Route(None, host.fleet).decided(beat.time)
+                        and host.progress.arrived(stream, beat, host.ledger, round(self.patience_s * NS))):
+                    break
+                tally.beats.pop(0)
+                at = Route(None, host.fleet).fleet_time(beat.time)
+                yield coverage_output(host, stream, tally, beat, at)
+
+    def _raise_watermark(self, host: Host) -> None:
+        progress = host.progress
+        marks: list[int | None] = []
+        for key, lane in progress.lanes.items():
+            if key.contract == "clock_samples":
+                continue
+            while lane.beats and self._kept(host, key, lane.beats[0]):
+                beat = lane.beats.pop(0)
+                mark = END if beat.closed else self._fleet_time(host, key.clock, beat.through) - MARGIN_NS
+                lane.watermark = mark if lane.watermark is None else max(mark, lane.watermark)
+            marks.append(lane.watermark)
+        known = [m for m in marks if m is not None]
+        if marks and len(known) == len(marks):
+            lowest = min(known)
+            progress.watermark = lowest if progress.watermark is None else max(progress.watermark, lowest)
+
+    def _kept(self, host: Host, key: LaneKey, beat: Beat) -> bool:
+        """True when every batch the beat counts was published, and its promise can be told in fleet time."""
+        stream = _stream(key, beat)
+        if not host.progress.arrived(stream, beat, host.ledger, round(self.patience_s * NS)):
+            return False
+        if any(b.header.sequence < beat.batches and b.header.epoch == beat.epoch for b in host.waiting.get(key, ())):
+            return False
+        if host.progress.tally(stream).beats and host.progress.tally(stream).beats[0].time <= beat.time:
+            return False
+        return beat.closed or self._mark_route(host, key.clock).decided(beat.through)
+
+    def _mark_route(self, host: Host, clock: str) -> Route:
+        known = host.clocks.get(clock)
+        return Route(None if clock == RAW_CLOCK or known is None else known.map, host.fleet)
+
+    def _fleet_time(self, host: Host, clock: str, t: int) -> int:
+        return self._mark_route(host, clock).fleet_time(t)
+
+    def _forget(self, host: Host) -> None:
+        """Segments older than the watermark allows are not needed: rows behind them take the oldest one left."""
+        watermark = host.progress.watermark
+        if watermark is None or watermark == END:
+            return
+        keep = next((s for s in host.fleet.segments if s.at(s.valid_to) > watermark - KEEP_NS), None)
+        if keep is None:
+            return
+        host.fleet.forget_before(keep.valid_from)
+        for clock in host.clocks.values():
+            held = next((s for s in clock.map.segments if s.at(s.valid_to) > keep.valid_from), None)
+            if held is not None:
+                clock.map.forget_before(held.valid_from)
+
+
+def _finite(through: int | None) -> int:
+    return -END if through is None else through
+
+
+def _stream(key: LaneKey, beat: Beat) -> StreamKey:
+    return StreamKey(key.producer, beat.epoch, key.contract)
+
+
+def _beats(progress: Progress, batch: Batch) -> None:
+    columns = batch.rows.to_pydict()
+    for row in range(len(batch)):
+        beat = Beat(batch.header.epoch, columns["time_ticks"][row], columns["batches_total"][row],
+                    columns["rows_total"][row], columns["dropped_rows_total"][row], columns["through_ticks"][row],
+                    columns["closed"][row])
+        progress.beat(batch.header.producer, columns["contract"][row], columns["clock"][row], beat)
+
+
+def _read_before(state: AlignState, batch: Batch) -> bool:
+    """True for a message at an offset that the state has counted already. A message may come in several pieces."""
+    if batch.origin is None:
+        return False
+    at = TopicPartition(batch.origin.topic, batch.origin.partition)
+    known = state.next_offset.get(at, 0)
+    if batch.origin.offset < known:
+        return True
+    if batch.header.row0 + len(batch) >= batch.header.rows:
+        state.next_offset[at] = batch.origin.offset + 1
+    return False
