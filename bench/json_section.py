@@ -17,8 +17,9 @@ def json_pipeline(bench: Bench) -> dict[str, Any]:
     The variant with the higher median of events/s is the one that others are compared with.
     """
     clock_hz: dict[tuple[str, str], int] = {}
+    kafka = bench.kafka
     bench.say("publishing one JSON message an event")
-    expected = prefill(bench.kafka, spans_of(bench.publications(), clock_hz), clock_hz=clock_hz)
+    expected = prefill(kafka, spans_of(bench.publications(), clock_hz), clock_hz=clock_hz)
     variants = {workers: _variant(bench, workers, expected) for workers in sorted({1, os.cpu_count() or 1})}
     best = max(variants.values(), key=lambda figures: figures["events_per_s"] or 0.0)
     return {"json_pipeline_kafka": best,
@@ -31,7 +32,9 @@ def _variant(bench: Bench, workers: int, expected: int) -> dict[str, Any]:
         bench.say(f"JSON pipeline, {workers} worker{'s' * (workers > 1)}, run {number + 1} of {bench.options.repeat}")
         name = f"json-{workers}-{number}"
         runs.append(in_child(run_once, bench.settings(bench.folder(name) / "store"), expected, workers, name))
-    return {**median_figures(runs), "workers": workers, "compression": COMPRESSION}
+    figures = median_figures(runs)
+    bench.say(f"{figures['events_per_s']:,.0f} events/s, {figures['cpu_s_per_million']:.1f} CPU s per million")
+    return {**figures, "workers": workers, "compression": COMPRESSION}
 
 
 def run_once(settings: Settings, expected: int, workers: int, group: str) -> Measured:

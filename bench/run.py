@@ -107,18 +107,18 @@ def with_ratio(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(figures: Mapping[str, Any]) -> Table:
-    """One row for each set of figures of a pipeline, one column for each figure some of them have."""
+    """One column for each pipeline that was measured, one row for each figure some of them have."""
     sets = {name: value for name, value in figures.items()
             if isinstance(value, Mapping) and isinstance(value.get("events_per_s"), int | float)}
-    columns = [name for name in dict.fromkeys(key for value in sets.values() for key in value)
-               if any(isinstance(value.get(name), int | float) for value in sets.values())]
+    names = [name for name in dict.fromkeys(key for value in sets.values() for key in value)
+             if any(isinstance(value.get(name), int | float) for value in sets.values())]
     ratio = figures.get(RATIO)
     result = Table(title="bench", caption=f"{RATIO}: {ratio:.1f}" if ratio else None)
-    result.add_column("pipeline")
-    for name in columns:
-        result.add_column(name, justify="right")
-    for name, value in sets.items():
-        result.add_row(name, *(_text(value.get(column)) for column in columns))
+    result.add_column("figure")
+    for pipeline in sets:
+        result.add_column(pipeline, justify="right")
+    for name in names:
+        result.add_row(name, *(_text(value.get(name)) for value in sets.values()))
     return result
 
 

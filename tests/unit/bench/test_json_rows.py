@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from bench.json_rows import SPANS_TABLE, WINDOWS_TABLE, Aligner, Busy, BusyWindows, Rows, messages, windows_table
 from fleetscope.contracts.batch import Batch, Header, from_rows
-from fleetscope.contracts.derived import STATE_NAMES
+from fleetscope.contracts.derived import ALIGNED_SPANS, STATE_NAMES, WINDOWS
 from fleetscope.contracts.raw import SPANS
+from fleetscope.errors import Origin
+from fleetscope.store.arrange import arrange
 
 SECOND = 1_000_000_000
 
@@ -72,6 +74,14 @@ def test_events_come_out_as_columns_of_the_table_in_their_order() -> None:
     assert (first["epoch"], first["sequence"], first["row"], first["producer"]) == (3, 40, 0, "json")
     assert (second["wait_ids"], second["attributes"], second["device"], second["bytes"]) == ([], [], None, None)
     assert (second["name"], second["start_ns"], second["input_offset"]) == ("ünï'\"\n", 1_000_000_000 + 5, 41)
+
+
+def test_rows_have_the_columns_that_the_same_tables_get_from_batches() -> None:
+    for contract, schema in ((ALIGNED_SPANS, SPANS_TABLE), (WINDOWS, WINDOWS_TABLE)):
+        empty = Batch(Header(contract.name, 1, "h", "p", 0, 0, 0), from_rows(contract, []), Origin("t", 0, 0))
+        theirs = arrange([empty]).schema
+        plain = {f.name: pa.string() if pa.types.is_dictionary(f.type) else f.type for f in theirs}
+        assert dict(zip(schema.names, schema.types, strict=True)) == plain
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"1", b"{}", b'{"host":"h","clock":"c","start_ns":1}',

@@ -45,16 +45,15 @@ def test_sections_bring_their_keys_and_the_run_its_machine_and_workload() -> Non
     assert said == ["section one: first", "section two: second"]
 
 
-def test_the_table_shows_a_row_for_each_pipeline_and_a_dash_for_what_was_not_measured() -> None:
+def test_the_table_shows_a_column_for_each_pipeline_and_a_dash_for_what_was_not_measured() -> None:
     text = text_of({"end_to_end": {"events_per_s": 312_345.6, "p99_latency_s": 0.25}, "environment": {"cores": 2},
-                    "json_pipeline_kafka": {"events_per_s": 60_000.0, "p99_latency_s": None}})
-    lines = [line for line in text.splitlines() if "end_to_end" in line or "json_pipeline" in line]
-    assert len(lines) == 2
-    assert "312,346" in lines[0]
-    assert "0.25" in lines[0]
-    assert "60,000" in lines[1]
-    assert "-" in lines[1]
+                    "json_pipeline_kafka": {"events_per_s": 60_000.0, "p99_latency_s": None, "compression": "lz4"}})
+    cells = [[cell.strip() for cell in line.strip("│┃ ").replace("┃", "│").split("│")] for line in text.splitlines()]
+    assert ["figure", "end_to_end", "json_pipeline_kafka"] in cells
+    assert ["events_per_s", "312,346", "60,000"] in cells
+    assert ["p99_latency_s", "0.25", "-"] in cells
     assert "environment" not in text
+    assert "compression" not in text
 
 
 @pytest.mark.parametrize("arguments", [["--seconds", "0"], ["--hosts", "-1"], ["--repeat", "x"], ["--section", "no"]])
