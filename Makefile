@@ -55,10 +55,10 @@ fuzz: $(VENV)/.dev ## damaged messages against the codec for FUZZ_SECONDS
 env: ## write .env with random passwords, if there is none
 	@test -e .env && echo ".env is there already" || bash deploy/make-env.sh .env.example .env
 
-up: ## Kafka, ClickHouse, Grafana and the services in containers (COMPOSE_PROFILES=agent,simulator)
+up: ## Kafka, ClickHouse, Grafana and the services in containers (COMPOSE_PROFILES=agent)
 	@docker compose version >/dev/null 2>&1 || { echo "make up needs Docker with the compose plugin" >&2; exit 2; }
 	@test -e .env || { echo "no .env: run 'make env', or copy .env.example to .env and fill it in" >&2; exit 2; }
-	docker compose up --build --detach --wait
+	docker compose up --build --detach
 
 down: ## stop the containers; their volumes stay
 	@docker compose version >/dev/null 2>&1 || { echo "make down needs Docker with the compose plugin" >&2; exit 2; }

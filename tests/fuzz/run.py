@@ -81,9 +81,10 @@ def work(seed: int, first: int, deadline: float, at: Synchronized[int]) -> None:
 
 def run(seed: int, seconds: float) -> int:
     """Run for ``seconds``; the exit code."""
-    at = multiprocessing.Value("q", 0)
+    context = multiprocessing.get_context("spawn")
+    at = context.Value("q", 0)
     deadline = time.monotonic() + seconds
-    worker = multiprocessing.get_context("spawn").Process(target=work, args=(seed, 0, deadline, at))
+    worker = context.Process(target=work, args=(seed, 0, deadline, at))
     worker.start()
     seen, since = -1, time.monotonic()
     while worker.is_alive():
