@@ -87,20 +87,20 @@ def consume(settings: Settings, store: Store, expected: int, *, workers: int = 1
     """Bring ``expected`` messages of the topic into ``spans`` and ``windows`` of ``store``, and measure that.
 
     What is no event is logged with topic, partition and offset, and counted in ``rejected``. Raises StalledError when
-    nothing comes for ``idle_s`` seconds before all were seen. Peak memory is the sum over the processes.
+    nothing comes for ``idle_s`` seconds before all were seen. Peak memory is the sum over the processes; starting them and
+    imports are not measured.
     """
     tally = Tally(store)
-    more_rss = 0
-    with Meter() as meter:
-        if workers == 1:
+    if workers == 1:
+        with Meter() as meter:
             read(settings, group, Share(), tally.deliver, lambda seen: seen >= expected, idle_s)
-        else:
-            from bench.json_workers import run_workers
+    else:
+        from bench.json_workers import run_workers
 
-            more_rss = run_workers(settings, group, tally, expected, workers, idle_s)
+        meter = run_workers(settings, group, tally, expected, workers, idle_s)
     share = expected / max(broker.messages(settings.kafka, TOPIC), 1)
     return Measured(events=tally.stored, rejected=tally.rejected, wall_s=meter.wall_s, cpu_s=meter.cpu_s,
-                    peak_rss_bytes=meter.peak_rss_bytes + more_rss,
+                    peak_rss_bytes=meter.peak_rss_bytes,
                     wire_bytes=round(broker.topic_bytes(settings.kafka, [TOPIC]) * share))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bench.json_pipeline import Block, Share, StalledError, Tally, read
-from bench.measure import peak_rss_bytes
+from bench.measure import Meter, cpu_seconds, peak_rss_bytes
 from fleetscope.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ class _Flag(Protocol):
     def is_set(self) -> bool: ...
 
 
-def run_workers(settings: Settings, group: str, tally: Tally, expected: int, workers: int, idle_s: float) -> int:
-    """Run ``workers`` processes until ``tally`` has ``expected`` messages; returns the sum of their peak memory in B.
+def run_workers(settings: Settings, group: str, tally: Tally, expected: int, workers: int, idle_s: float) -> Meter:
+    """Run ``workers`` processes until ``tally`` has ``expected`` messages; returns what all of them together used.
 
+    The measurement starts when every worker is ready: one process alone has its imports behind it too.
     Raises StalledError when no block comes for ``idle_s`` seconds or a worker ends early.
     """
     context = multiprocessing.get_context("spawn")
@@ -33,14 +34,26 @@ def run_workers(settings: Settings, group: str, tally: Tally, expected: int, wor
         theirs.close()
         children[ours] = child
     try:
-        _collect(children, tally, expected, idle_s)
-        stop.set()
-        return _finish(children, tally)
+        spent = sum(_ready(ours, child) for ours, child in children.items())
+        with Meter() as meter:
+            for ours in children:
+                ours.send(True)
+            _collect(children, tally, expected, idle_s)
+            stop.set()
+            peak = _finish(children, tally)
+        meter.cpu_s -= spent
+        meter.peak_rss_bytes += peak
+        return meter
     finally:
         for ours, child in children.items():
             child.terminate()
             child.join()
             ours.close()
+
+
+def _ready(ours: Connection, child: SpawnProcess) -> float:
+    """Waits for the worker; CPU seconds it needed to start, which its end will count."""
+    return float(_receive(ours, child))
 
 
 def _collect(children: dict[Connection, SpawnProcess], tally: Tally, expected: int, idle_s: float) -> None:
@@ -65,15 +78,19 @@ def _finish(children: dict[Connection, SpawnProcess], tally: Tally) -> int:
 
 
 def _take(ours: Connection, child: SpawnProcess, tally: Tally) -> object:
-    try:
-        answer = ours.recv()
-    except EOFError:
-        child.join()
-        raise StalledError(f"a worker ended early with exit code {child.exitcode}") from None
+    answer = _receive(ours, child)
     if isinstance(answer, Block):
         tally.deliver(answer)
         ours.send(True)
     return answer
+
+
+def _receive(ours: Connection, child: SpawnProcess) -> Any:
+    try:
+        return ours.recv()
+    except EOFError:
+        child.join()
+        raise StalledError(f"a worker ended early with exit code {child.exitcode}") from None
 
 
 def _work(settings: Settings, group: str, share: Share, theirs: Connection, stop: _Flag) -> None:
@@ -86,6 +103,8 @@ def _work(settings: Settings, group: str, share: Share, theirs: Connection, stop
     def done(_: int) -> bool:
         return stop.is_set() or parent is None or not parent.is_alive()
 
+    theirs.send(cpu_seconds())
+    theirs.recv()
     # A worker whose partitions are empty or read to the end waits for the others: the parent decides what is a stall.
     read(settings, group, share, deliver, done, idle_s=float("inf"))
     theirs.send(peak_rss_bytes())
