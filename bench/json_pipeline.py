@@ -87,8 +87,8 @@ def consume(settings: Settings, store: Store, expected: int, *, workers: int = 1
     """Bring ``expected`` messages of the topic into ``spans`` and ``windows`` of ``store``, and measure that.
 
     What is no event is logged with topic, partition and offset, and counted in ``rejected``. Raises StalledError when
-    nothing comes for ``idle_s`` seconds before all were seen. Peak memory is the sum over the processes; starting them and
-    imports are not measured.
+    nothing comes for ``idle_s`` seconds before all were seen. Peak memory is the sum over the processes; starting them
+    and their imports are not measured.
     """
     tally = Tally(store)
     if workers == 1:
