@@ -77,6 +77,7 @@ CREATE TABLE IF NOT EXISTS windows
     input_offset           Int64                            CODEC(Delta(8), ZSTD(1)) COMMENT 'offset of the message',
     ingested_at            DateTime64(3, 'UTC')             DEFAULT now64(3) CODEC(Delta(8), ZSTD(1)) COMMENT 'when the row was stored; retention counts from here',
     time                   DateTime64(9, 'UTC')             ALIAS fromUnixTimestamp64Nano(window_start_ns, 'UTC') COMMENT 'window_start_ns as a time',
+    INDEX times fromUnixTimestamp64Nano(window_start_ns, 'UTC') TYPE minmax GRANULARITY 1,
     INDEX input_offsets input_offset TYPE minmax GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(revision)
@@ -106,6 +107,7 @@ CREATE TABLE IF NOT EXISTS verdicts
     input_offset    Int64                            CODEC(Delta(8), ZSTD(1)) COMMENT 'offset of the message',
     ingested_at     DateTime64(3, 'UTC')             DEFAULT now64(3) CODEC(Delta(8), ZSTD(1)) COMMENT 'when the row was stored; retention counts from here',
     time            DateTime64(9, 'UTC')             ALIAS fromUnixTimestamp64Nano(window_start_ns, 'UTC') COMMENT 'window_start_ns as a time',
+    INDEX times fromUnixTimestamp64Nano(window_start_ns, 'UTC') TYPE minmax GRANULARITY 1,
     INDEX input_offsets input_offset TYPE minmax GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(revision)
@@ -129,6 +131,7 @@ CREATE TABLE IF NOT EXISTS incidents
     ingested_at     DateTime64(3, 'UTC')             DEFAULT now64(3) CODEC(Delta(8), ZSTD(1)) COMMENT 'when the row was stored; retention counts from here',
     time            DateTime64(9, 'UTC')             ALIAS fromUnixTimestamp64Nano(start_ns, 'UTC') COMMENT 'start_ns as a time',
     end_time        Nullable(DateTime64(9, 'UTC'))   ALIAS fromUnixTimestamp64Nano(end_ns, 'UTC') COMMENT 'end_ns as a time',
+    INDEX times fromUnixTimestamp64Nano(start_ns, 'UTC') TYPE minmax GRANULARITY 1,
     INDEX input_offsets input_offset TYPE minmax GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(revision)
@@ -154,6 +157,7 @@ CREATE TABLE IF NOT EXISTS coverage
     input_offset     Int64                  CODEC(Delta(8), ZSTD(1)) COMMENT 'offset of the message',
     ingested_at      DateTime64(3, 'UTC')   DEFAULT now64(3) CODEC(Delta(8), ZSTD(1)) COMMENT 'when the row was stored; retention counts from here',
     time             DateTime64(9, 'UTC')   ALIAS fromUnixTimestamp64Nano(to_ns, 'UTC') COMMENT 'to_ns as a time',
+    INDEX times fromUnixTimestamp64Nano(to_ns, 'UTC') TYPE minmax GRANULARITY 1,
     INDEX input_offsets input_offset TYPE minmax GRANULARITY 1
 )
 ENGINE = MergeTree
@@ -197,6 +201,7 @@ CREATE TABLE IF NOT EXISTS telemetry
     input_offset    Int64                  CODEC(Delta(8), ZSTD(1)) COMMENT 'offset of the message',
     ingested_at     DateTime64(3, 'UTC')   DEFAULT now64(3) CODEC(Delta(8), ZSTD(1)) COMMENT 'when the row was stored; retention counts from here',
     time            DateTime64(9, 'UTC')   ALIAS fromUnixTimestamp64Nano(time_ns, 'UTC') COMMENT 'time_ns as a time',
+    INDEX times fromUnixTimestamp64Nano(time_ns, 'UTC') TYPE minmax GRANULARITY 1,
     INDEX input_offsets input_offset TYPE minmax GRANULARITY 1
 )
 ENGINE = MergeTree
