@@ -1,25 +1,22 @@
 """Numbers, encodes and sends the batches of one producer, and counts them for its heartbeats.
 
-A sequence number is given once and never to other rows: what the stream refuses for the moment waits, encoded, and is
-sent again under the same identity, so a repeat is recognised. Only when more than ``backlog_bytes`` wait are new rows
-given up; they get no number, and the next batch and heartbeat say how many were dropped.
+A sequence number is given once and never to other rows: what the stream refuses for the moment waits, encoded, in the
+outbox and is sent again under the same identity. Only when the outbox is full are new rows given up; they get no
+number, and the next batch and heartbeat say how many were dropped.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from fleetscope.contracts import Contract
 from fleetscope.contracts.batch import Batch, Header, from_rows
-from fleetscope.contracts.codec import MAX_MESSAGE_BYTES, MAX_ROWS, Encoded, encode
+from fleetscope.contracts.codec import MAX_MESSAGE_BYTES, MAX_ROWS, encode
 from fleetscope.contracts.raw import HEARTBEATS
-from fleetscope.errors import RetryError
-
-Send = Callable[[str, Encoded], None]
+from fleetscope.outbox import Outbox
 
 
 @dataclass(slots=True)
@@ -41,58 +38,39 @@ class Promise:
 
 
 class Publisher:
-    """One producer of one host in one epoch; not for several threads. ``send`` may raise RetryError to refuse."""
+    """One producer of one host in one epoch; not for several threads. Header clocks may differ from batch to batch."""
 
-    def __init__(self, host: str, producer_id: str, epoch: int, send: Send, *, reference_clock: str = "monotonic_raw",
-                 backlog_bytes: int = 8 * 1024 * 1024) -> None:
+    def __init__(self, host: str, producer_id: str, epoch: int, outbox: Outbox, *,
+                 reference_clock: str = "monotonic_raw") -> None:
         self.host = host
         self.producer_id = producer_id
         self.epoch = epoch
-        self._send = send
+        self._outbox = outbox
         self._reference_clock = reference_clock
-        self._limit = backlog_bytes
-        self._waiting: deque[tuple[str, Encoded]] = deque()
-        self._waiting_bytes = 0
         self._counts: dict[str, Counts] = {}
 
     def counts(self, contract: str) -> Counts:
         """Cumulative counts of a kind; zeros where nothing was published."""
         return self._counts.setdefault(contract, Counts())
 
-    @property
-    def waiting(self) -> int:
-        """Messages numbered and not yet taken by the stream."""
-        return len(self._waiting)
-
     def totals(self) -> dict[str, int]:
-        """Rows, batches and dropped rows over all kinds, and batches waiting."""
+        """Rows, batches and dropped rows over all kinds."""
         counts = self._counts.values()
         return {"rows": sum(c.rows for c in counts), "batches": sum(c.batches for c in counts),
-                "dropped": sum(c.dropped for c in counts), "waiting": self.waiting}
-
-    def drain(self) -> bool:
-        """Send what waits, in order; False where the stream still refuses."""
-        while self._waiting:
-            topic, message = self._waiting[0]
-            try:
-                self._send(topic, message)
-            except RetryError:
-                return False
-            self._waiting.popleft()
-            self._waiting_bytes -= len(message.value)
-        return True
+                "dropped": sum(c.dropped for c in counts)}
 
     def publish(self, contract: Contract, rows: pa.RecordBatch, clock: str, topic: str, flushed_ticks: int,
                 dropped: int = 0) -> int:
         """Publish ``rows`` in as many batches as the limits ask for; returns how many rows were dropped instead.
 
-        ``dropped`` are rows of this kind that the caller lost before. Raises what ``send`` raises except RetryError.
+        ``dropped`` are rows of this kind that the caller lost before. Raises what the stream's producer raises except
+        RetryError, which the outbox deals with.
         """
         counts = self.counts(contract.name)
         counts.dropped += dropped
         counts.unreported += dropped
         before = counts.dropped
-        if not self.drain() and self._waiting_bytes >= self._limit:
+        if self._outbox.full:
             self._drop(counts, rows.num_rows)
         else:
             for start in range(0, rows.num_rows, MAX_ROWS):
@@ -119,18 +97,13 @@ class Publisher:
             counts.batches += 1
             counts.rows += rows.num_rows
             counts.unreported = 0
-            self._hand_over(topic, message)
+            self._outbox.put(topic, message)
         elif rows.num_rows == 1:
             self._drop(counts, 1)
         else:
             half = rows.num_rows // 2
             self._split(contract, rows.slice(0, half), clock, topic, flushed_ticks)
             self._split(contract, rows.slice(half), clock, topic, flushed_ticks)
-
-    def _hand_over(self, topic: str, message: Encoded) -> None:
-        self._waiting.append((topic, message))
-        self._waiting_bytes += len(message.value)
-        self.drain()
 
     @staticmethod
     def _drop(counts: Counts, rows: int) -> None:

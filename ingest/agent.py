@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
 from fleetscope.contracts import Contract
-from fleetscope.contracts.codec import Encoded
 from fleetscope.contracts.raw import CLOCK_SAMPLES, COUNTERS, HEARTBEATS, INVENTORY, MARKS, PROFILES, SPANS
 from fleetscope.contracts.topics import CLOCK_LINKS, RAW_TOPICS
+from fleetscope.outbox import Outbox, Sender
 from fleetscope.publisher import Promise, Publisher
 from ingest.clocks import BOOTTIME, HZ, REALTIME, REFERENCE, Exchange, HostClocks, LinuxClocks, burst
 from ingest.hostroot import HostRoot
@@ -28,17 +28,11 @@ CLOCKS_NS: Final = HZ
 INVENTORY_CHECK_NS: Final = 60 * HZ
 INVENTORY_REPEAT_NS: Final = 600 * HZ
 MAX_BUFFERED_ROWS: Final = 20_000
+SETTLE_TIMEOUT_S: Final = 2.0
+CLOSE_TIMEOUT_S: Final = 30.0
 _OWN: Final = (COUNTERS, CLOCK_SAMPLES, INVENTORY)
 _SILENT: Final = (SPANS, PROFILES, MARKS)
 """Kinds the agent never publishes: its heartbeats say so, so that nobody waits for them."""
-
-
-class Sender(Protocol):
-    """What the agent needs of a stream's producer."""
-
-    def send(self, topic: str, message: Encoded) -> None:
-        """Queue a message; RetryError refuses it for now."""
-        ...
 
 
 def epoch_of(boot_id: str, realtime_ns: int, salt: int) -> int:
@@ -67,8 +61,9 @@ class Agent:
         self._linger_ns = round(linger_s * HZ)
         boot_id = (root.text("proc/sys/kernel/random/boot_id", "agent", optional=True) or "").strip()
         epoch = epoch_of(boot_id, self.clocks.realtime_ns(), salt)
-        self.own = Publisher(host_id, f"{host_id}/agent", epoch, producer.send)
-        self.links = Publisher(host_id, f"{host_id}/links", epoch, producer.send)
+        self.outbox = Outbox(producer)
+        self.own = Publisher(host_id, f"{host_id}/agent", epoch, self.outbox)
+        self.links = Publisher(host_id, f"{host_id}/links", epoch, self.outbox)
         self._readings: list[tuple[int, Reading]] = []
         self._exchanges: dict[str, list[tuple[str, Exchange]]] = {REALTIME: [], BOOTTIME: []}
         self._facts: list[Fact] = []
@@ -101,20 +96,26 @@ class Agent:
         if self._is_due("clocks", now):
             for clock, waiting in self._exchanges.items():
                 waiting.extend((clock, exchange) for exchange in burst(self.clocks, clock))
+        beat = self._is_due("heartbeat", now)
         oldest = self._oldest()
-        if (oldest is not None and self.clocks.monotonic_raw_ns() - oldest >= self._linger_ns) \
-                or len(self._readings) >= MAX_BUFFERED_ROWS:
+        # What would fall due before the next heartbeat goes out now, so that this one can promise more.
+        until = self._due["heartbeat"] if beat else self.clocks.monotonic_raw_ns()
+        if (oldest is not None and oldest + self._linger_ns <= until) or len(self._readings) >= MAX_BUFFERED_ROWS:
             self._flush()
-        if self._is_due("heartbeat", now):
+        if beat:
             self._heartbeat()
+            self.outbox.settle(SETTLE_TIMEOUT_S)
         oldest = self._oldest()
         wakes = [*self._due.values(), *([] if oldest is None else [oldest + self._linger_ns])]
         return min(wakes)
 
     def close(self) -> None:
-        """Send what waits and the closing heartbeats. What the stream still refuses stays in ``own.waiting``."""
+        """Send what waits and the closing heartbeats. ``len(outbox)`` is what the stream did not acknowledge."""
         self._flush()
+        if self.outbox.full:
+            self.outbox.settle(SETTLE_TIMEOUT_S)
         self._heartbeat(closed=True)
+        self.outbox.settle(CLOSE_TIMEOUT_S)
 
     def _is_due(self, what: str, now: int) -> bool:
         if now < self._due[what]:

@@ -87,12 +87,19 @@ class HostRoot:
         return complete
 
     def names(self, path: str, collector: str, *, optional: bool = False) -> list[str]:
-        """Names in the folder, sorted; empty after counting why it cannot be listed."""
+        """Names in the folder, sorted; empty after counting why it cannot be listed.
+
+        Names that are no UTF-8 are left out and counted: no column can hold them.
+        """
         try:
-            return self._list(path)
+            found = self._list(path)
         except OSError as error:
             self._count(error, path, collector, optional)
             return []
+        for name in found:
+            if not _is_text(name):
+                self.note(collector, "malformed", f"{path}/{name!a}")
+        return [name for name in found if _is_text(name)]
 
     def resolve(self, path: str) -> str | None:
         """The path without links, relative to the root; None where there is nothing."""
@@ -183,6 +190,10 @@ class HostRoot:
             _close(stack)
             raise
         return stack
+
+
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _target(fd: int) -> str:

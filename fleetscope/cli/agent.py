@@ -64,6 +64,7 @@ def _publish(host: str, root: HostRoot, period: float, duration: float | None, a
     import threading
 
     from fleetscope.contracts.topics import CLOCK_LINKS, RAW_TOPICS
+    from fleetscope.errors import RetryError
     from fleetscope.stream.kafka import KafkaStream
     from ingest.agent import Agent
 
@@ -77,16 +78,17 @@ def _publish(host: str, root: HostRoot, period: float, duration: float | None, a
         running = Agent(host, producer, root, period, salt=os.getpid())
         console().print(f"{host}: reading every {period:g} s; stop with Ctrl-C")
         running.run(stop, duration)
-        producer.flush()
         producer.close()
     finally:
         stream.close()
     sent = {p.producer_id: p.totals() for p in (running.own, running.links)}
     if as_json:
-        print_json({"host": host, "producers": sent})
+        print_json({"host": host, "producers": sent, "unacknowledged_batches": len(running.outbox)})
     for name, totals in sent.items():
         console().print(f"{name}: {totals['rows']:,} rows in {totals['batches']:,} batches, {totals['dropped']:,} rows "
-                        f"dropped, {totals['waiting']:,} batches not taken by the stream")
+                        "dropped")
+    if len(running.outbox):
+        raise RetryError(f"the broker did not acknowledge the last {len(running.outbox)} batches")
 
 
 def _print_tables(document: dict[str, Any]) -> None:
