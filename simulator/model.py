@@ -87,10 +87,14 @@ def kernel_ns(work: Work, on_vector: NDArray[np.bool_], device: Device, noise: N
 
 
 def link_bytes_per_s(link: Link) -> float:
-    """Payload a second the negotiated link carries: raw·encoding·(1 − 8 %)·MPS/(MPS + 24)."""
-    encoding = 0.8 if link.speed_gt_s <= 5 else 128 / 130 if link.speed_gt_s <= 32 else 236 / 256
+    """Payload a second the negotiated link carries: raw·encoding·(1 − 10 %)·MPS/(MPS + 24).
+
+    Generation 6 sends FLITs, whose 236 of 256 bytes have link-layer overhead taken off already.
+    """
+    flit = link.speed_gt_s > 32
+    encoding = 236 / 256 if flit else 128 / 130 if link.speed_gt_s > 5 else 0.8
     raw = link.speed_gt_s * 1e9 * link.width_lanes * encoding / 8
-    return raw * 0.92 * link.mps_bytes / (link.mps_bytes + 24)
+    return raw * (1.0 if flit else 0.9) * link.mps_bytes / (link.mps_bytes + 24)
 
 
 def transfer_ns(sizes: Ints, link: Link, noise: NDArray[np.float64]) -> Ints:
