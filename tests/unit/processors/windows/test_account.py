@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from random import Random
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def spans(pairs: list[tuple[int, int]]) -> Union:
 
 
 def run(items: list[Item], demand: list[tuple[int, int]] = [], pending: int | None = None,  # noqa: B006
-        peaks: Peaks = Peaks(), known: tuple[int, int] | None = None) -> Account:  # noqa: B008
+        peaks: Peaks = Peaks(), known: tuple[int, int] | None = None) -> Account:
     return account(W0, W1, works(items), spans(demand), pending, peaks, known)
 
 
@@ -163,9 +164,11 @@ def test_every_state_agrees_with_a_nanosecond_by_nanosecond_account(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(item_strategy, max_size=7), demand_strategy, maybe_time, peaks_strategy, st.randoms(), st.integers(0, 2**60))
+@given(st.lists(item_strategy, max_size=7), demand_strategy, maybe_time, peaks_strategy, st.randoms(),
+       st.integers(0, 2**60))
 def test_the_order_of_rows_and_the_origin_of_time_do_not_matter(
-        items: list[Item], demand: list[tuple[int, int]], pending: int | None, peaks: Peaks, random, shift: int) -> None:
+        items: list[Item], demand: list[tuple[int, int]], pending: int | None, peaks: Peaks, random: Random,
+        shift: int) -> None:
     shuffled = list(items)
     random.shuffle(shuffled)
     plain, other = run(items, demand, pending, peaks), run(shuffled, demand, pending, peaks)

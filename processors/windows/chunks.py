@@ -1,0 +1,157 @@
+"""Span batches as numpy arrays: what windows keep of a row, and what they keep of it between batches.
+
+Only rows that accounting looks at are kept: device work, submissions (track ``driver``) and open steps (track
+``cpu_thread`` with a step number).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from fleetscope.contracts.batch import Batch, StreamKey
+from fleetscope.step import TopicPartition
+from processors.windows.account import COLLECTIVE, D2H, H2D, KERNEL, NONE
+from processors.windows.intervals import Bools, Ints
+
+SUBMISSION: Final = 4
+OPEN_STEP: Final = 5
+OTHER: Final = 6
+NO_CODE: Final = -1
+"""A symbol that is null."""
+
+_ROLES: Final = {"collective": COLLECTIVE, "pcie_h2d": H2D, "pcie_d2h": D2H, "driver": SUBMISSION,
+                 "cpu_thread": OPEN_STEP}
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows in columns. Times in ns, half open; ``keep`` is the time from which no window needs the row; ``role`` a kind
+    of work, SUBMISSION or OPEN_STEP; ``device``, ``process`` and ``job`` are codes of the host's words, NO_CODE for
+    null; ``bytes``, ``flops`` and ``err`` are −1 and ``correlation`` and ``rank`` ``NONE`` where null. The ids a row
+    waits for are ``waits[wait_from:wait_to]``."""
+
+    start: Ints
+    stop: Ints
+    keep: Ints
+    role: Ints
+    device: Ints
+    process: Ints
+    correlation: Ints
+    bytes: Ints
+    flops: Ints
+    rank: Ints
+    job: Ints
+    err: Ints
+    wait_from: Ints
+    wait_to: Ints
+    waits: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, chosen: Ints | Bools) -> Rows:
+        """The rows of an index, slice or mask; ``waits`` stays whole."""
+        columns = {f.name: getattr(self, f.name) for f in fields(Rows)}
+        return Rows(**{name: array if name == "waits" else array[chosen] for name, array in columns.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of one message and where it stood."""
+
+    rows: Rows
+    topic: TopicPartition | None
+    offset: int
+    stream: StreamKey
+    sequence: int
+    needed_until: int
+
+    def trimmed(self, edge_ns: int) -> Chunk | None:
+        """Without rows no window from ``edge_ns`` on needs; the chunk itself while most of it is needed."""
+        if self.needed_until <= edge_ns:
+            return None
+        needed = self.rows.keep > edge_ns
+        if 2 * int(needed.sum()) >= len(needed):
+            return self
+        return Chunk(self.rows.take(needed), self.topic, self.offset, self.stream, self.sequence, self.needed_until)
+
+
+def ints(array: pa.Array, null: int) -> Ints:
+    """An integer or boolean column with a stand-in for null."""
+    if array.null_count == len(array):
+        return np.full(len(array), null, np.int64)
+    if array.null_count:
+        array = array.fill_null(null)
+    return np.asarray(array.to_numpy(zero_copy_only=False), np.int64)
+
+
+def symbols(batch: Batch, column: str, code: Callable[[str], int]) -> Ints:
+    """A symbol column as codes; ``code`` is asked once a word."""
+    indices, words = batch.symbols(column)
+    if indices.null_count == len(indices):
+        return np.full(len(indices), NO_CODE, np.int64)
+    table = np.array([*(code(word) for word in words.to_pylist()), NO_CODE], np.int64)
+    return np.asarray(table[ints(indices, len(table) - 1)], np.int64)
+
+
+def role_of(track: str) -> int:
+    """What a track is to accounting."""
+    return KERNEL if track.startswith("engine:") else _ROLES.get(track, OTHER)
+
+
+def read_spans(batch: Batch, intern: Callable[[str], int], process_code: Callable[[int], int], max_span_ns: int,
+               lookback_ns: int) -> Rows:
+    """All rows of a batch of aligned spans. A span longer than ``max_span_ns`` is cut to it: its row would otherwise
+    be held for as long as it claims."""
+    rows = batch.rows
+    start = ints(rows.column("start_ns"), 0)
+    stop = start + np.minimum(ints(rows.column("duration_ns"), 0), max_span_ns)
+    role = symbols(batch, "track", role_of)
+    device = symbols(batch, "device", intern)
+    role[(role == OPEN_STEP) & (ints(rows.column("step"), NONE) == NONE)] = OTHER
+    role[(role <= D2H) & (device == NO_CODE)] = OTHER
+    keep = np.maximum(stop, start + 1)
+    keep[role == SUBMISSION] += lookback_ns
+    wait_from, wait_to, waits = _waits(rows.column("wait_ids"))
+    return Rows(start, stop, keep, role, device, _processes(rows.column("process_id"), process_code),
+                ints(rows.column("correlation_id"), NONE), ints(rows.column("bytes"), -1),
+                ints(rows.column("flops"), -1), ints(rows.column("rank"), NONE), symbols(batch, "job", intern),
+                ints(rows.column("err_ns"), -1), wait_from, wait_to, waits)
+
+
+def _processes(array: pa.Array, code: Callable[[int], int]) -> Ints:
+    values = ints(array, NONE)
+    if not len(values) or values.min() == values.max():
+        return np.full(len(values), _process(int(values[0]), code) if len(values) else NO_CODE, np.int64)
+    distinct, inverse = np.unique(values, return_inverse=True)
+    return np.array([_process(int(value), code) for value in distinct], np.int64)[inverse]
+
+
+def _process(value: int, code: Callable[[int], int]) -> int:
+    return NO_CODE if value == NONE else code(value)
+
+
+def _waits(array: pa.ListArray) -> tuple[Ints, Ints, Ints]:
+    if array.null_count == len(array):
+        none = np.zeros(len(array), np.int64)
+        return none, none, none[:0]
+    first = np.asarray(array.offsets.to_numpy(zero_copy_only=False)[:-1], np.int64)
+    return first, first + ints(array.value_lengths(), 0), ints(array.values, NONE)
+
+
+def concat(parts: Sequence[Rows]) -> Rows:
+    """Rows of several chunks, one after the other."""
+    if not parts:
+        none = np.zeros(0, np.int64)
+        return Rows(*(none for _ in fields(Rows)))
+    shifts = np.cumsum([0, *(len(p.waits) for p in parts)])
+    columns = {f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Rows)}
+    lengths = [len(p) for p in parts]
+    for name in ("wait_from", "wait_to"):
+        columns[name] = columns[name] + np.repeat(shifts[:-1], lengths)
+    return Rows(**columns)

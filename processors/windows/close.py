@@ -1,0 +1,188 @@
+"""Closes one window of one host: one row of the contract `windows` for each device."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from fleetscope.contracts.derived import STATE_NAMES
+from processors.windows.account import COLLECTIVE, KERNEL, NONE, Account, account
+from processors.windows.chunks import NO_CODE, Rows
+from processors.windows.intervals import Ints
+from processors.windows.inventory import Device
+from processors.windows.state import Host
+from processors.windows.view import HostRows, WindowRows
+
+WindowRow = dict[str, Any]
+
+_NO_COVERAGE: Final = (0, 0, 0, 0)
+
+
+def close_window(host: Host, name: str, rows: HostRows, start_ns: int, stop_ns: int, known_to_ns: int
+                 ) -> list[WindowRow]:
+    """The rows of ``[start_ns, stop_ns)`` for host ``name``; moves the host's state past the window.
+
+    Time before the host's first row and from ``known_to_ns`` on is unknown. Row counts are the host's, the same for
+    each of its devices.
+    """
+    _apply_inventory(host, stop_ns)
+    seen = rows.window(start_ns, stop_ns)
+    words = list(host.words)
+    _meet(host, seen, words)
+    known = (max(host.known_from_ns or start_ns, start_ns), min(known_to_ns, stop_ns))
+    known_share = max(known[1] - known[0], 0) / (stop_ns - start_ns)
+    if not host.inventory.devices:
+        _told(host, start_ns)
+        host.last, host.edge_ns = [], stop_ns
+        return []
+    counts, by_producers = _counts(host, start_ns)
+    coverage = coverage_share(counts, by_producers, known_share)
+    result = []
+    for device in sorted(host.inventory.devices):
+        row = _device_row(host, device, seen, start_ns, stop_ns, known, words)
+        row |= {"host": name, "device": device, "window_start_ns": start_ns, "window_ns": stop_ns - start_ns,
+                "revision": host.offset, **counts, "coverage": coverage}
+        result.append(row)
+    host.last, host.last_known_share, host.last_received, host.edge_ns = result, known_share, by_producers, stop_ns
+    return result
+
+
+def amend_last(host: Host) -> list[WindowRow]:
+    """The last window's rows once more with what was counted since, for a host that has closed and has no next window
+    to tell it. Empty where nothing was counted."""
+    if not host.last or not (host.late or host.repeated or host.coverage):
+        return []
+    told, by_producers = _counts(host, max([host.edge_ns or 0, *host.coverage]))
+    host.last_received += by_producers
+    rows = []
+    for before in host.last:
+        counts = {key: before[key] + told[key] for key in told}
+        rows.append({**before, **counts, "revision": max(host.offset, before["revision"] + 1),
+                     "coverage": coverage_share(counts, host.last_received, host.last_known_share)})
+    host.last = rows
+    return rows
+
+
+def coverage_share(counts: dict[str, int], received: int, known_share: float) -> float:
+    """Share of rows and time that is known: received / (received + dropped + lost) · known time; 1 where nothing was
+    missed. ``received`` rows are those the coverage rows speak of, of all contracts."""
+    missed = counts["dropped_rows"] + counts["lost_rows"]
+    return known_share * (max(received, 0) / (max(received, 0) + missed) if missed else 1.0)
+
+
+def _told(host: Host, start_ns: int) -> tuple[int, list[list[int]]]:
+    """Take out the counts of the window that starts at ``start_ns`` and of anything older."""
+    received = sum(host.received.pop(key) for key in [k for k in host.received if k <= start_ns])
+    return received, [host.coverage.pop(key) for key in [k for k in host.coverage if k <= start_ns]]
+
+
+def _counts(host: Host, start_ns: int) -> tuple[dict[str, int], int]:
+    """What the window has to tell, and how many rows its coverage rows received."""
+    received, covered = _told(host, start_ns)
+    by_producers, dropped, lost, repeats = (sum(column) for column in zip(_NO_COVERAGE, *covered, strict=True))
+    counts = {"received_rows": received, "late_rows": host.late, "dropped_rows": max(dropped, 0),
+              "lost_rows": max(lost, 0), "redelivered_rows": max(repeats, 0) + host.repeated}
+    host.late = host.repeated = 0
+    return counts, by_producers
+
+
+def _apply_inventory(host: Host, before_ns: int) -> None:
+    due = sorted(entry for entry in host.announced if entry[0] < before_ns)
+    if due:
+        host.announced = [entry for entry in host.announced if entry[0] >= before_ns]
+        for entry in due:
+            host.inventory.apply(entry)
+
+
+def _meet(host: Host, seen: WindowRows, words: list[str]) -> None:
+    """Learn devices and which ranks and jobs mark their open steps; here and not on arrival, so that it depends on
+    event time alone."""
+    for code in np.unique(np.concatenate((seen.work.device, seen.submissions.device))).tolist():
+        if code != NO_CODE:
+            host.inventory.devices.setdefault(words[code], Device())
+    steps = seen.steps
+    for code, rank in {*zip(steps.job.tolist(), steps.rank.tolist(), strict=True)}:
+        job = words[code] if code != NO_CODE else ""
+        host.step_jobs.add(job)
+        if rank != NONE:
+            host.step_ranks.add((job, rank))
+
+
+def _device_row(host: Host, name: str, seen: WindowRows, start_ns: int, stop_ns: int, known: tuple[int, int],
+                words: list[str]) -> WindowRow:
+    device = host.inventory.devices[name]
+    code = host.words.get(name, NO_CODE - 1)
+    works, rows = seen.works_of(code)
+    job = _main_job(rows, start_ns, stop_ns, words)
+    if len(rows):
+        device.job, device.rank = job, _main_rank(rows, start_ns, stop_ns)
+    pending = seen.pending(code, _job_code(host, device), NONE if device.rank is None else device.rank,
+                           alone=len(host.inventory.devices) == 1)
+    result = account(start_ns, stop_ns, works, seen.demand(*_demand_of(host, device)), pending,
+                     host.inventory.peaks(name), known)
+    return {"job": job, **_quantities(result), "launch_latency_p50_ns": _launch_latency(works.start, works.kind,
+                                                                                       works.submitted, start_ns),
+            "orphans": int(((works.submitted == NONE) & (works.start >= start_ns) & (works.kind != COLLECTIVE)).sum()),
+            "err_ns": _bound(rows, seen)}
+
+
+def _quantities(result: Account) -> WindowRow:
+    states = {f"{state}_ns": result.states[state] for state in STATE_NAMES}
+    return states | {name: getattr(result, name) for name in ("kernels", "transfers", "flops", "memory_bytes",
+                                                              "h2d_bytes", "d2h_bytes")}
+
+
+def _launch_latency(start: Ints, kind: Ints, submitted: Ints,
+                    start_ns: int) -> int | None:
+    pairs = (kind == KERNEL) & (submitted != NONE) & (start >= start_ns)
+    return int(np.median(start[pairs] - submitted[pairs])) if pairs.any() else None
+
+
+def _weights(rows: Rows, start_ns: int, stop_ns: int) -> Ints:
+    return np.asarray(np.maximum(np.minimum(rows.stop, stop_ns) - np.maximum(rows.start, start_ns), 0))
+
+
+def _main_job(rows: Rows, start_ns: int, stop_ns: int, words: list[str]) -> str | None:
+    best = _heaviest(rows.job, _weights(rows, start_ns, stop_ns), NO_CODE, dict(enumerate(words)))
+    return None if best is None else words[best]
+
+
+def _main_rank(rows: Rows, start_ns: int, stop_ns: int) -> int | None:
+    return _heaviest(rows.rank, _weights(rows, start_ns, stop_ns), NONE, {})
+
+
+def _heaviest(values: Ints, weights: Ints, none: int, names: dict[int, str]
+              ) -> int | None:
+    """The value with most weight; ties go to the smaller name, or number."""
+    known = values != none
+    if not known.any():
+        return None
+    distinct, inverse = np.unique(values[known], return_inverse=True)
+    sums = np.bincount(inverse, weights[known])
+    tied = distinct[sums == sums.max()].tolist()
+    return int(min(tied, key=lambda value: (names.get(value, ""), value)))
+
+
+def _job_code(host: Host, device: Device) -> int:
+    return NO_CODE if device.job is None else host.words.get(device.job, NO_CODE)
+
+
+def _demand_of(host: Host, device: Device) -> tuple[int | None, int | None]:
+    """Which open steps speak for a device, as (job code, rank): those of its rank where the host ever marked that
+    rank, else those of its job, else any. Steps of a rank do not speak for a device that never worked."""
+    if device.job is None and device.rank is None:
+        return None, NONE if host.step_ranks else None
+    job = device.job or ""
+    code = None if device.job is None else host.words.get(device.job, NO_CODE - 1)
+    if device.rank is not None and {(job, device.rank), ("", device.rank)} & host.step_ranks:
+        return code, device.rank
+    return (code, None) if device.job in host.step_jobs else (None, None)
+
+
+def _bound(rows: Rows, seen: WindowRows) -> int | None:
+    """Largest error bound of the device's work and the host's submissions and steps; None where one has none."""
+    bounds = [part.err for part in (rows, seen.submissions, seen.steps) if len(part)]
+    if any(int(part.min()) < 0 for part in bounds):
+        return None
+    return max((int(part.max()) for part in bounds), default=0)

@@ -1,0 +1,159 @@
+"""Takes batches into a host's state: identities, counts by window, rows that wait, watermarks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from fleetscope.contracts.batch import Batch
+from fleetscope.ledger import Ledger, Range
+from fleetscope.step import TopicPartition
+from processors.windows import inventory
+from processors.windows.chunks import OTHER, Chunk, Rows, ints, read_spans
+from processors.windows.intervals import Bools, Ints
+from processors.windows.state import Host
+
+CLOSED: Final = 1 << 62
+"""The watermark of a host that sends no more."""
+
+MAX_EARLY: Final = 4_096
+"""Windows of coverage kept for a host before its first row."""
+
+SPANS: Final = "aligned_spans"
+COVERAGE: Final = "coverage"
+INVENTORY: Final = "aligned_inventory"
+
+
+def take(host: Host, batch: Batch, topic: str, window_ns: int, max_span_ns: int, lookback_ns: int) -> None:
+    """Count a batch that has not been counted before and keep its rows."""
+    new = _new_rows(host.ledger, batch)
+    fresh = int(new.sum())
+    host.repeated += len(batch) - fresh
+    if batch.origin is not None:
+        host.offset = max(host.offset, batch.origin.offset)
+    newest = None
+    if fresh:
+        newest = _count(host, batch, new, window_ns, max_span_ns, lookback_ns)
+    _advance(host, batch, topic, newest)
+
+
+def take_again(host: Host, batch: Batch, max_span_ns: int, lookback_ns: int) -> None:
+    """Take back rows of a batch that was counted before a restart; only spans wait as rows."""
+    if batch.header.contract != SPANS:
+        return
+    new = _new_rows(host.reread, batch)
+    if new.any():
+        _keep(host, batch, _read(host, batch, max_span_ns, lookback_ns).take(new))
+
+
+def _new_rows(ledger: Ledger, batch: Batch) -> Bools:
+    header = batch.header
+    if not len(batch):
+        return np.zeros(0, bool)
+    # how many rows the sequence had where it was produced is not known here: align publishes pieces
+    ranges: list[Range] = ledger.add(header.stream, header.sequence, header.row0, len(batch), None)
+    new = np.zeros(len(batch), bool)
+    for start, stop in ranges:
+        new[start - header.row0:stop - header.row0] = True
+    return new
+
+
+def _count(host: Host, batch: Batch, new: Bools, window_ns: int, max_span_ns: int, lookback_ns: int) -> int:
+    """Count new rows by window; returns the time of the newest."""
+    contract = batch.header.contract
+    if contract == COVERAGE:
+        return _cover(host, batch, new, window_ns, max_span_ns)
+    if contract == SPANS:
+        rows = _read(host, batch, max_span_ns, lookback_ns).take(new)
+        times = rows.start
+        host.last_end_ns = max(host.last_end_ns, int(np.maximum(rows.stop, rows.start + 1).max()))
+        _keep(host, batch, rows)
+    else:
+        times = ints(batch.rows.column("time_ns"), 0)[new]
+        host.last_end_ns = max(host.last_end_ns, int(times.max()) + 1)
+        if contract == INVENTORY:
+            chosen = batch.rows.filter(pa.array(new)) if not new.all() else batch.rows
+            host.announced.extend(inventory.entries(Batch(batch.header, chosen)))
+    _count_times(host, times, window_ns)
+    return int(times.max())
+
+
+def _count_times(host: Host, times: Ints, window_ns: int) -> None:
+    if host.edge_ns is None:
+        first = int(times.min())
+        host.known_from_ns = first if host.known_from_ns is None else min(first, host.known_from_ns)
+    else:
+        late = times < host.edge_ns
+        host.late += int(late.sum())
+        times = times[~late]
+    windows, counts = np.unique(times // window_ns, return_counts=True)
+    for window, count in zip(windows.tolist(), counts.tolist(), strict=True):
+        start = window * window_ns
+        host.received[start] = host.received.get(start, 0) + count
+
+
+def _cover(host: Host, batch: Batch, new: Bools, window_ns: int, max_span_ns: int) -> int:
+    """Spread each beat's counts over the windows it covers, by time and without losing a row. What lies in closed
+    windows is told by those still to close; a first beat may speak of a time long before it."""
+    names = ("from_ns", "to_ns", "received_rows", "dropped_rows", "lost_rows", "redelivered_rows")
+    columns = [batch.rows.column(name).to_pylist() for name in names]
+    newest = 0
+    for fresh, begin, end, *amounts in zip(new.tolist(), *columns, strict=True):
+        if not fresh:
+            continue
+        newest = max(newest, end)
+        begin = min(max(begin, end - max_span_ns), end - 1)
+        if host.edge_ns is not None:
+            begin, end = max(begin, host.edge_ns), max(end, host.edge_ns + 1)
+        _spread(host, begin, end, amounts, window_ns)
+    while host.known_from_ns is None and len(host.coverage) > MAX_EARLY:
+        # a host that sends no rows: all this will be told by its first window
+        oldest, following = sorted(host.coverage)[:2]
+        host.coverage[following] = [a + b for a, b in zip(host.coverage.pop(oldest), host.coverage[following],
+                                                          strict=True)]
+    return newest
+
+
+def _spread(host: Host, begin: int, end: int, amounts: list[int], window_ns: int) -> None:
+    at, length = begin, end - begin
+    while at < end:
+        window = at // window_ns * window_ns
+        to = min(window + window_ns, end)
+        sums = host.coverage.setdefault(window, [0, 0, 0, 0])
+        for index, amount in enumerate(amounts):
+            sums[index] += amount * (to - begin) // length - amount * (at - begin) // length
+        at = to
+
+
+def _read(host: Host, batch: Batch, max_span_ns: int, lookback_ns: int) -> Rows:
+    return read_spans(batch, host.code, host.process_code, max_span_ns, lookback_ns)
+
+
+def _keep(host: Host, batch: Batch, rows: Rows) -> None:
+    needed = rows.role < OTHER
+    if host.edge_ns is not None:
+        needed &= rows.keep > host.edge_ns
+    if not needed.any():
+        return
+    kept = rows if needed.all() else rows.take(needed)
+    origin = batch.origin
+    at = TopicPartition(origin.topic, origin.partition) if origin else None
+    host.chunks.append(Chunk(kept, at, origin.offset if origin else 0, batch.header.stream, batch.header.sequence,
+                             int(kept.keep.max())))
+
+
+def _advance(host: Host, batch: Batch, topic: str, newest: int | None) -> None:
+    """Raise the topic's watermark. A host that had closed is open again when a row of a window still to come arrives
+    under an ordinary watermark: its agent was started again."""
+    watermark = batch.header.watermark_ns
+    if watermark is None:
+        return
+    if watermark < CLOSED:
+        host.alive_ns = max(host.alive_ns, watermark)
+    before = host.watermarks.get(topic)
+    again = (before is not None and before >= CLOSED > watermark and newest is not None
+             and newest >= (host.edge_ns or 0))
+    host.watermarks[topic] = watermark if before is None or again else max(before, watermark)
+

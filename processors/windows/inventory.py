@@ -1,0 +1,68 @@
+"""What the inventory says of a host's devices, as far as accounting needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from fleetscope.contracts.batch import Batch
+from processors.windows.account import Peaks
+from processors.windows.pcie import DEFAULT_MPS_BYTES, Link
+
+Entry = tuple[int, str, str, str, float]
+"""time_ns, kind, device, attribute, number (0 where it is not one)."""
+
+_KINDS: Final = ("device", "link", "peak")
+
+
+def entries(batch: Batch) -> Iterator[Entry]:
+    """Rows of kinds device, link and peak; the device of a link is its parent, else the first part of its name."""
+    columns = [batch.rows.column(name).to_pylist()
+               for name in ("time_ns", "kind", "component", "parent", "attribute", "number")]
+    for time_ns, kind, component, parent, attribute, number in zip(*columns, strict=True):
+        if kind not in _KINDS or (kind != "device" and number is None):
+            continue
+        device = (parent or component.split("/")[0]) if kind == "link" else component
+        yield time_ns, kind, device, attribute, 0.0 if number is None else float(number)
+
+
+@dataclass(slots=True)
+class Device:
+    """One device; ``job`` and ``rank`` are those of its latest work."""
+
+    job: str | None = None
+    rank: int | None = None
+
+
+@dataclass(slots=True)
+class Inventory:
+    """Devices of a host in the order of their names, and numbers by device and ``kind.attribute``."""
+
+    devices: dict[str, Device] = field(default_factory=dict)
+    numbers: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def apply(self, entry: Entry) -> None:
+        """Take one row; a later one replaces an earlier one."""
+        _, kind, device, attribute, number = entry
+        if kind == "device":
+            self.devices.setdefault(device, Device())
+        else:
+            self.numbers.setdefault(device, {})[f"{kind}.{attribute}"] = number
+
+    def peaks(self, device: str) -> Peaks:
+        """What the device can reach. A transfer ceiling stated as a peak wins over the formula of the link."""
+        known = self.numbers.get(device, {})
+        link = None
+        if "link.speed_gt_s" in known and "link.width_lanes" in known:
+            link = Link(known["link.speed_gt_s"], known["link.width_lanes"],
+                        known.get("link.mps_bytes") or DEFAULT_MPS_BYTES)
+        return Peaks(
+            _peak(known, "flops_per_s"), _peak(known, "memory_bytes_per_s"), _peak(known, "bus_bytes_per_s"),
+            _peak(known, "h2d_bytes_per_s") or (link.effective_bytes_per_s("h2d") if link else None),
+            _peak(known, "d2h_bytes_per_s") or (link.effective_bytes_per_s("d2h") if link else None))
+
+
+def _peak(known: dict[str, float], attribute: str) -> float | None:
+    """What is achievable in practice where that is stated, else the nominal peak."""
+    return known.get(f"peak.achievable_{attribute}") or known.get(f"peak.{attribute}") or None

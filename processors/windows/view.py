@@ -1,0 +1,157 @@
+"""The rows of a host as one window sees them: submissions joined to work, waits resolved, demand by device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from processors.windows.account import D2H, NONE, Works
+from processors.windows.chunks import NO_CODE, OPEN_STEP, SUBMISSION, Chunk, Rows, concat
+from processors.windows.intervals import Ints, Union, union
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """Rows by start, with the longest time a row stays relevant, to find those of a window without a scan."""
+
+    rows: Rows
+    reach: int
+
+    def touching(self, start_ns: int, stop_ns: int) -> Rows:
+        low, high = np.searchsorted(self.rows.start, [start_ns - self.reach, stop_ns])
+        part = self.rows.take(np.arange(low, high))
+        return part.take(part.keep > start_ns)
+
+
+def _sorted(rows: Rows) -> _Sorted:
+    ordered = rows.take(np.argsort(rows.start, kind="stable"))
+    return _Sorted(ordered, int((rows.keep - rows.start).max()) if len(rows) else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class HostRows:
+    """All buffered rows of a host that start before a time, sorted once for all windows that close together."""
+
+    work: _Sorted
+    submissions: _Sorted
+    steps: _Sorted
+
+    def window(self, start_ns: int, stop_ns: int) -> WindowRows:
+        """What touches ``[start_ns, stop_ns)`` and starts before its end."""
+        work = self.work.touching(start_ns, stop_ns)
+        submissions = self.submissions.touching(start_ns, stop_ns)
+        return _join(work, submissions, self.steps.touching(start_ns, stop_ns), start_ns)
+
+    def silent(self, start_ns: int, stop_ns: int) -> bool:
+        """True where no row touches ``[start_ns, stop_ns)``."""
+        return not any(len(part.touching(start_ns, stop_ns)) for part in (self.work, self.submissions, self.steps))
+
+    def next_start(self, from_ns: int) -> int | None:
+        """Start of the first row from ``from_ns`` on."""
+        starts = [part.rows.start[part.rows.start >= from_ns] for part in (self.work, self.submissions, self.steps)]
+        return min((int(start[0]) for start in starts if len(start)), default=None)
+
+
+def host_rows(chunks: Sequence[Chunk], before_ns: int) -> HostRows:
+    """The rows of ``chunks`` that start before ``before_ns``."""
+    rows = concat([c.rows for c in chunks])
+    early = rows.start < before_ns
+    return HostRows(*(_sorted(rows.take(early & chosen)) for chosen in
+                      (rows.role <= D2H, rows.role == SUBMISSION, rows.role == OPEN_STEP)))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows:
+    """Work of all devices with its submissions; ``waiting`` are placed submissions that ended in the window and whose
+    work has not started in it."""
+
+    work: Rows
+    submitted: Ints
+    awaited: Ints
+    pair_err: Ints
+    submissions: Rows
+    waiting: Rows
+    steps: Rows
+
+    def works_of(self, device: int) -> tuple[Works, Rows]:
+        """The work of one device, for accounting and as rows."""
+        mine = self.work.device == device
+        rows = self.work.take(mine)
+        return Works(rows.start, rows.stop, rows.role, rows.bytes, rows.flops, rows.err >= 0, self.submitted[mine],
+                     self.awaited[mine], self.pair_err[mine]), rows
+
+    def pending(self, device: int, job: int, rank: int, *, alone: bool) -> int | None:
+        """End of the earliest waiting submission for a device: by its name, else by job and rank, else (``alone``)
+        because the host has no other."""
+        waiting = self.waiting
+        if not len(waiting):
+            return None
+        labelled = (waiting.rank == rank) & ((waiting.job == job) | (waiting.job == NO_CODE)) & (rank != NONE)
+        mine = (waiting.device == device) | ((waiting.device == NO_CODE) & (labelled | alone))
+        return int(waiting.stop[mine].min()) if mine.any() else None
+
+    def demand(self, job: int | None, rank: int | None) -> Union:
+        """When a step was open: with ``rank`` those of this rank (and job), else with ``job`` those of the job."""
+        steps = self.steps
+        chosen = np.ones(len(steps), bool)
+        if rank is not None:
+            chosen &= steps.rank == rank
+        if job is not None:
+            chosen &= (steps.job == job) | (steps.job == NO_CODE)
+        return union(steps.start[chosen], steps.stop[chosen])
+
+
+def _join(work: Rows, submissions: Rows, steps: Rows, start_ns: int) -> WindowRows:
+    keys, submission_keys, wait_keys = _keys(work, submissions)
+    usable = (submissions.err >= 0) & (submission_keys >= 0)
+    used, used_keys = submissions.take(usable), submission_keys[usable]
+    order = np.lexsort((used.stop, used_keys))
+    ordered = used_keys[order]
+    at = np.searchsorted(ordered, keys)
+    inside = np.minimum(at, max(len(ordered) - 1, 0))
+    found = (keys >= 0) & (at < len(ordered))
+    if len(ordered):
+        found &= ordered[inside] == keys
+    row = order[inside] if len(ordered) else np.zeros(len(keys), np.int64)
+    submitted = np.full(len(work), NONE, np.int64)
+    submitted[found] = used.stop[row[found]]
+    pair_err = work.err.copy()
+    pair_err[found] = np.maximum(pair_err[found], used.err[row[found]])
+    started = np.isin(used_keys, keys)
+    waiting = used.take(~started & (used.stop >= start_ns))
+    return WindowRows(work, submitted, _awaited(work, keys, wait_keys), pair_err, submissions, waiting, steps)
+
+
+def _awaited(work: Rows, keys: Ints, wait_keys: tuple[Ints, Ints]) -> Ints:
+    """End of the last work each row waited for, of those that touch the window."""
+    result = np.full(len(work), NONE, np.int64)
+    owner, wanted = wait_keys
+    placed = (work.err >= 0) & (keys >= 0)
+    if not len(owner) or not placed.any():
+        return result
+    order = np.lexsort((work.stop[placed], keys[placed]))
+    ordered, stops = keys[placed][order], work.stop[placed][order]
+    last = np.searchsorted(ordered, wanted, side="right") - 1
+    found = (last >= 0) & (ordered[np.maximum(last, 0)] == wanted) & (wanted >= 0)
+    np.maximum.at(result, owner[found], stops[last[found]])
+    return result
+
+
+def _keys(work: Rows, submissions: Rows) -> tuple[Ints, Ints, tuple[Ints, Ints]]:
+    """(process, correlation id) of work, submissions and waits as one integer each, −1 where there is none; for waits
+    with the row that waits."""
+    count = work.wait_to - work.wait_from
+    owner = np.repeat(np.arange(len(work)), count)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    waits = work.waits[np.repeat(work.wait_from, count) + within]
+    ids = np.concatenate((work.correlation, submissions.correlation, waits))
+    process = np.concatenate((work.process, submissions.process, work.process[owner]))
+    known = ids != NONE
+    codes = ids
+    if len(ids) and (ids[known].min(initial=0) < 0 or ids.max(initial=0) >= 1 << 40):
+        codes = np.unique(ids, return_inverse=True)[1]
+    keys = np.where(known, ((process + 1) << 40) | codes, -1)
+    first, second = len(work), len(work) + len(submissions)
+    return keys[:first], keys[first:second], (owner, keys[second:])
