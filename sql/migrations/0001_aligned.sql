@@ -5,7 +5,8 @@
 -- ticks and times Delta + ZSTD(1) 2.3 B a value against 3.4 B with DoubleDelta, durations T64('bit') 1.9 B against 2.1 B;
 -- together 13.5 B a span against 16.5 B with ZSTD alone, at the same insert speed. Gauges: ZSTD alone beat Gorilla on all
 -- but pure noise. The tokens of the last 10,000 parts inserted into a table are remembered (a block makes one part a day
--- it spans), so that a repeated insert is stored once.
+-- it spans), so that a repeated insert is stored once. Parts up to 128 MiB stay compact: an insert of 50k spans then costs
+-- 0.9 CPU seconds a million rows instead of 2.4 (a file a column).
 -- A key with device may be null: null is host work. The index `times` is what lets a filter on the alias `time` skip
 -- granules: the key's last column is seen only where it is named itself.
 
@@ -52,7 +53,7 @@ CREATE TABLE IF NOT EXISTS spans
 ENGINE = MergeTree
 PARTITION BY toYYYYMMDD(fromUnixTimestamp64Nano(start_ns, 'UTC'))
 ORDER BY (host, device, track, start_ns)
-SETTINGS non_replicated_deduplication_window = 10000, allow_nullable_key = 1, ttl_only_drop_parts = 1
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728, allow_nullable_key = 1, ttl_only_drop_parts = 1
 COMMENT 'Work with a start and a length on one track. With fleet time.';
 
 CREATE TABLE IF NOT EXISTS counters
@@ -85,7 +86,7 @@ CREATE TABLE IF NOT EXISTS counters
 ENGINE = MergeTree
 PARTITION BY toYYYYMMDD(fromUnixTimestamp64Nano(time_ns, 'UTC'))
 ORDER BY (host, device, counter, instance, time_ns)
-SETTINGS non_replicated_deduplication_window = 10000, allow_nullable_key = 1, ttl_only_drop_parts = 1
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728, allow_nullable_key = 1, ttl_only_drop_parts = 1
 COMMENT 'Readings of counters and gauges. With fleet time.';
 
 CREATE TABLE IF NOT EXISTS profiles
@@ -118,7 +119,7 @@ CREATE TABLE IF NOT EXISTS profiles
 ENGINE = MergeTree
 PARTITION BY toYYYYMMDD(fromUnixTimestamp64Nano(time_ns, 'UTC'))
 ORDER BY (host, process_id, time_ns)
-SETTINGS non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728, ttl_only_drop_parts = 1
 COMMENT 'Sampled host stacks. With fleet time.';
 
 CREATE TABLE IF NOT EXISTS inventory
@@ -151,7 +152,7 @@ CREATE TABLE IF NOT EXISTS inventory
 )
 ENGINE = MergeTree
 ORDER BY (host, component, attribute, time_ns)
-SETTINGS non_replicated_deduplication_window = 10000
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728
 COMMENT 'What the host has: devices, topology, links, capabilities, peaks, versions, counter descriptors. With fleet time.';
 
 CREATE TABLE IF NOT EXISTS marks
@@ -182,7 +183,7 @@ CREATE TABLE IF NOT EXISTS marks
 )
 ENGINE = MergeTree
 ORDER BY (kind, subject, time_ns)
-SETTINGS non_replicated_deduplication_window = 10000
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728
 COMMENT 'Things that happened and may explain a change. With fleet time.';
 
 CREATE TABLE IF NOT EXISTS heartbeats
@@ -216,5 +217,5 @@ CREATE TABLE IF NOT EXISTS heartbeats
 ENGINE = MergeTree
 PARTITION BY toYYYYMMDD(fromUnixTimestamp64Nano(time_ns, 'UTC'))
 ORDER BY (host, producer, contract, time_ns)
-SETTINGS non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728, ttl_only_drop_parts = 1
 COMMENT 'Cumulative counts of a producer: a lost tail is seen, and idleness is data. With fleet time.';
