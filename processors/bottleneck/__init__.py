@@ -1,0 +1,1 @@
+"""What limits a device in a window, from its time accounting."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fleetscope.step import replay
+from processors.bottleneck.step import BottleneckStep
 from processors.windows.step import WindowsStep
 from tests.conformance.step_suite import Case, StepSuite
 from tests.unit.processors.windows.hosts import Feed, busy_host
@@ -31,3 +33,9 @@ class TestWindowsStepShort(StepSuite):
         feed = Feed("h1")
         busy_host(feed, 3, 2000)
         return Case(WindowsStep(window_ns=100, lookback_ns=50), feed.messages)
+
+
+class TestBottleneckStep(StepSuite):
+    def case(self) -> Case:
+        outputs = [o for feed in two_hosts() for o in replay(step(), [b for _, b in feed.messages])]
+        return Case(BottleneckStep(), [(o.topic, o.batch) for o in outputs])
