@@ -50,7 +50,7 @@ class Producer(Protocol):
     """Sends in order. ``send`` may return before the broker has the message; ``flush`` waits for all of them."""
 
     def send(self, topic: str, message: Encoded, partition: int | None = None) -> None:
-        """Queue a message; ``partition`` None: by key. Raises RetryError, UsageError or FencedError of earlier sends."""
+        """Queue a message; ``partition`` None: by key. Raises what became of earlier sends, and then queues nothing."""
         ...
 
     def flush(self, timeout_s: float = 30.0) -> None:
@@ -66,14 +66,24 @@ class TransactionalProducer(Producer, Protocol):
     def begin(self) -> None: ...
 
     def commit(self, positions: Mapping[TopicPartition, Position], consumer: Consumer) -> None:
-        """Commit with the positions of ``consumer``'s group. FencedError: this member was replaced."""
+        """Commit with the positions of ``consumer``'s group. FencedError: this member was replaced.
+
+        Whatever it raises, the transaction is over and nothing of it is visible.
+        """
         ...
 
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        """Discard the open transaction, if there is one."""
+        ...
 
 
 class Consumer(Protocol):
-    """A member of a group. Callbacks run inside ``poll``."""
+    """A member of a group. Callbacks run inside ``poll``, on its thread, and may call every method but ``poll``.
+
+    A rebalance revokes all of a member's partitions and assigns the new ones, which may be the same. In ``on_revoked``
+    a commit goes through where the broker still allows it and raises FencedError where it does not. Pauses and seeks
+    end with the assignment. ``close`` makes no callbacks.
+    """
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Message]:
         """Next messages of assigned, unpaused partitions in offset order per partition; empty after the time-out."""
@@ -103,7 +113,10 @@ class Reader(Protocol):
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Message]: ...
     def caught_up(self) -> bool:
-        """True when everything that stood there when the reader was opened has been returned."""
+        """True when everything that stood there when the reader was opened has been returned.
+
+        What transactions had open then counts: do not wait for it while holding one of those transactions.
+        """
         ...
 
     def seek(self, partition: TopicPartition, offset: int) -> None: ...

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import threading
 import time
-import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from fleetscope.contracts.codec import Encoded
 from fleetscope.contracts.topics import Topic
 from fleetscope.errors import FencedError, RetryError, UsageError
 from fleetscope.step import TopicPartition
 from fleetscope.stream.abstract import Message, PartitionsCallback, Position
+from fleetscope.stream.memory_clients import MemoryConsumer, MemoryProducer, MemoryReader
+from fleetscope.stream.partition import partition_of
+
+__all__ = ["MemoryConsumer", "MemoryProducer", "MemoryReader", "MemoryStream", "partition_of"]
 
 
-def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of a key, stable over processes and runs."""
-    return zlib.crc32(key) % partitions
+COMPACT_MESSAGES: Final = 512
+KEPT_MESSAGES: Final = 50_000
+"""How much of a kept topic is held: of a broadcast topic far more than any map reaches back."""
 
 
 @dataclass(slots=True)
@@ -35,6 +39,15 @@ class _Log:
     @property
     def end(self) -> int:
         return self.first + len(self.messages)
+
+    def compact(self) -> None:
+        """Keep the last message of each key; it moves to the end, where readers meet it again without harm."""
+        latest = {message.key: message for message in self.messages}
+        end = self.end
+        for message in latest.values():
+            self.messages.append(replace(message, offset=self.end))
+            self.size += len(message.value or b"")
+        self.trim(end)
 
     def trim(self, below: int) -> None:
         count = min(max(below - self.first, 0), len(self.messages))
@@ -53,7 +66,7 @@ class _Group:
 
 
 class MemoryStream:
-    """See the module's text. ``keep`` topics are never trimmed (changelogs, broadcast)."""
+    """See the module's text. ``keep`` topics are not trimmed by what groups committed (changelogs, broadcast)."""
 
     def __init__(self, partitions: int = 1, *, limit_bytes: int = 64 * 1024 * 1024,
                  keep: Sequence[str] = ("snapshots", "fleet_segments")) -> None:
@@ -61,8 +74,10 @@ class MemoryStream:
         self._limit = limit_bytes
         self._keep = frozenset(keep)
         self._logs: dict[TopicPartition, _Log] = {}
+        self._compacted: set[str] = set()
         self._counts: dict[str, int] = {}
         self._groups: dict[str, _Group] = {}
+        self._transactional: dict[str, MemoryProducer] = {}
         self._changed = threading.Condition(threading.RLock())
         self._closed = False
 
@@ -73,6 +88,8 @@ class MemoryStream:
         with self._changed:
             for topic in topics:
                 count = topic.partitions or self._default_partitions
+                if topic.cleanup == "compact":
+                    self._compacted.add(topic.name)
                 if self._counts.setdefault(topic.name, count) != count:
                     raise UsageError(f"topic {topic.name} has {self._counts[topic.name]} partitions, not {count}")
                 for partition in range(count):
@@ -95,8 +112,11 @@ class MemoryStream:
         return MemoryProducer(self)
 
     def transactional_producer(self, transactional_id: str) -> MemoryProducer:
-        """A producer that appends at commit."""
-        return MemoryProducer(self, transactional=True)
+        """A producer that appends at commit; the earlier one with this id is fenced."""
+        with self._changed:
+            producer = MemoryProducer(self, transactional_id)
+            self._transactional[transactional_id] = producer
+            return producer
 
     def consumer(self, group: str, topics: Sequence[str], *, on_assigned: PartitionsCallback | None = None,
                  on_revoked: PartitionsCallback | None = None) -> MemoryConsumer:
@@ -139,8 +159,10 @@ class MemoryStream:
     def append(self, topic: str, message: Encoded, partition: int | None, *, wait: bool) -> None:
         """Append one message; with ``wait`` blocks while the partition is full."""
         with self._changed:
-            at = TopicPartition(topic, partition_of(message.key, self.partitions(topic)) if partition is None
-                                else partition)
+            count = self.partitions(topic)
+            at = TopicPartition(topic, partition_of(message.key, count) if partition is None else partition)
+            if not 0 <= at.partition < count:
+                raise UsageError(f"topic {topic} has {count} partitions, there is no {partition}")
             log = self._logs[at]
             while wait and log.size > self._limit and self._has_reader(topic):
                 if self._closed:
@@ -149,7 +171,11 @@ class MemoryStream:
             log.messages.append(Message(topic, at.partition, log.end, message.key, message.value, message.headers,
                                         time.time_ns() // 1_000_000))
             log.size += len(message.value)
-            if not self._has_reader(topic) and topic not in self._keep:
+            if topic in self._compacted and len(log.messages) > COMPACT_MESSAGES:
+                log.compact()
+            elif topic in self._keep:
+                log.trim(log.end - KEPT_MESSAGES)
+            elif not self._has_reader(topic):
                 log.trim(log.end - 1)
             self._changed.notify_all()
 
@@ -209,11 +235,20 @@ class MemoryStream:
                 self._rebalance(group)
 
     def check_member(self, group: str, member: MemoryConsumer, positions: Mapping[TopicPartition, Position]) -> None:
-        """FencedError unless ``member`` owns all of ``positions`` in the current generation."""
+        """FencedError unless ``member`` owns all of ``positions`` in the current generation.
+
+        Owning them again is not enough: another member may have had them in between.
+        """
         with self._changed:
-            lost = [at for at in positions if at not in member.owned()]
-            if member not in self._groups[group].members or lost:
+            known = self._groups[group]
+            current = member in known.members and member.generation == known.generation
+            if not current or not positions.keys() <= member.assignment():
                 raise FencedError(f"{group}: the partitions moved to another member")
+
+    def check_producer(self, transactional_id: str, producer: MemoryProducer) -> None:
+        """FencedError unless ``producer`` is the newest with its id."""
+        if self._transactional.get(transactional_id) is not producer:
+            raise FencedError(f"a newer producer has the transactional id {transactional_id}")
 
     def atomically(self) -> threading.Condition:
         """The lock under which a transaction is applied."""
@@ -227,162 +262,8 @@ class MemoryStream:
         group.generation += 1
         count = len(group.members)
         for index, member in enumerate(group.members):
-            member.assign({
+            member.assign(group.generation, frozenset(
                 TopicPartition(topic, partition)
                 for topic in group.topics for partition in range(self._counts[topic]) if partition % count == index
-            })
+            ))
         self._changed.notify_all()
-
-
-class MemoryProducer:
-    """Plain or transactional; a transaction is kept here and applied under the broker's lock."""
-
-    def __init__(self, stream: MemoryStream, *, transactional: bool = False) -> None:
-        self._stream = stream
-        self._transactional = transactional
-        self._open: list[tuple[str, Encoded, int | None]] | None = None
-
-    def send(self, topic: str, message: Encoded, partition: int | None = None) -> None:
-        """Append now, or at commit inside a transaction."""
-        if not self._transactional:
-            self._stream.append(topic, message, partition, wait=True)
-        elif self._open is None:
-            raise UsageError("send outside a transaction")
-        else:
-            self._open.append((topic, message, partition))
-
-    def flush(self, timeout_s: float = 30.0) -> None:
-        """Nothing waits here."""
-
-    def begin(self) -> None:
-        """Open a transaction."""
-        self._open = []
-
-    def commit(self, positions: Mapping[TopicPartition, Position], consumer: MemoryConsumer) -> None:
-        """Apply the messages and the positions together."""
-        if self._open is None:
-            raise UsageError("commit outside a transaction")
-        with self._stream.atomically():
-            self._stream.check_member(consumer.group, consumer, positions)
-            for topic, message, partition in self._open:
-                self._stream.append(topic, message, partition, wait=False)
-            self._stream.store_positions(consumer.group, positions)
-        self._open = None
-
-    def abort(self) -> None:
-        """Forget the open transaction."""
-        self._open = None
-
-    def close(self) -> None:
-        """Forget the open transaction."""
-        self._open = None
-
-
-class MemoryConsumer:
-    """A member of a group."""
-
-    def __init__(self, stream: MemoryStream, group: str, on_assigned: PartitionsCallback | None,
-                 on_revoked: PartitionsCallback | None) -> None:
-        self.group = group
-        self._stream = stream
-        self._on_assigned = on_assigned
-        self._on_revoked = on_revoked
-        self._wanted: frozenset[TopicPartition] = frozenset()
-        self._positions: dict[TopicPartition, int] = {}
-        self._paused: set[TopicPartition] = set()
-
-    def assign(self, partitions: set[TopicPartition]) -> None:
-        """Called by the broker; takes effect at the next poll."""
-        self._wanted = frozenset(partitions)
-
-    def owned(self) -> frozenset[TopicPartition]:
-        """What the broker gave this member last."""
-        return self._wanted
-
-    def poll(self, max_messages: int, timeout_s: float) -> list[Message]:
-        """Apply a changed assignment, then fetch."""
-        self._apply()
-        return self._stream.fetch(self._positions, frozenset(self._paused), max_messages, timeout_s)
-
-    def _apply(self) -> None:
-        lost = self._positions.keys() - self._wanted
-        new = self._wanted - self._positions.keys()
-        if lost:
-            if self._on_revoked:
-                self._on_revoked(sorted(lost))
-            for at in lost:
-                del self._positions[at]
-                self._paused.discard(at)
-        if new:
-            for at in new:
-                position = self._stream.committed(self.group, at)
-                self._positions[at] = position.offset if position else self._stream.first(at)
-            if self._on_assigned:
-                self._on_assigned(sorted(new))
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        """Partitions in effect."""
-        return frozenset(self._positions)
-
-    def committed(self, partition: TopicPartition) -> Position | None:
-        """The group's committed position."""
-        return self._stream.committed(self.group, partition)
-
-    def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit outside a transaction."""
-        with self._stream.atomically():
-            self._stream.check_member(self.group, self, positions)
-            self._stream.store_positions(self.group, positions)
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from ``offset``."""
-        self._positions[partition] = offset
-
-    def position(self, partition: TopicPartition) -> int:
-        """The next offset to read."""
-        return self._positions[partition]
-
-    def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Stop fetching."""
-        self._paused.update(partitions)
-
-    def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch again."""
-        self._paused.difference_update(partitions)
-
-    def lag(self) -> dict[TopicPartition, int]:
-        """End minus position."""
-        ends = self._stream.ends(sorted(self._positions))
-        return {at: ends[at] - self._positions[at] for at in ends}
-
-    def close(self) -> None:
-        """Leave the group."""
-        self._stream.leave(self.group, self)
-
-
-class MemoryReader:
-    """Reads kept partitions from the beginning."""
-
-    def __init__(self, stream: MemoryStream, partitions: Sequence[TopicPartition]) -> None:
-        self._stream = stream
-        self._positions = {at: stream.first(at) for at in partitions}
-        self._goal = stream.ends(partitions)
-
-    def poll(self, max_messages: int, timeout_s: float) -> list[Message]:
-        """Next messages."""
-        return self._stream.fetch(self._positions, frozenset(), max_messages, timeout_s)
-
-    def caught_up(self) -> bool:
-        """True when past the ends seen at opening."""
-        return all(self._positions[at] >= end for at, end in self._goal.items())
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from ``offset``."""
-        self._positions[partition] = offset
-
-    def position(self, partition: TopicPartition) -> int:
-        """The next offset to read."""
-        return self._positions[partition]
-
-    def close(self) -> None:
-        """Nothing to release."""
