@@ -66,15 +66,16 @@ _PLACEHOLDER: Final = re.compile(r"\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*:")
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 
 
-def open_store(settings: StoreSettings) -> ClickHouseStore:
-    """The store that ``settings`` name; its database is made where it is missing.
+def open_store(settings: StoreSettings, *, create: bool = True) -> ClickHouseStore:
+    """The store that ``settings`` name; its database is made where it is missing, unless ``create`` is false: then only
+    the system's tables can be read, and `migrate.require_schema` says what to do.
 
     Raises UsageError where the server is away, refuses the user or is too old, and where the folder of the embedded
     engine cannot be used or belongs to another process.
     """
     store = _open_embedded(settings) if settings.path is not None else _open_server(settings)
     try:
-        _prepare(store)
+        _prepare(store, create=create)
     except BaseException:
         store.close()
         raise
@@ -238,7 +239,7 @@ def _open_embedded(settings: StoreSettings) -> ClickHouseStore:
     return ClickHouseStore(connect, settings.database, first, lambda: lock.release(folder))
 
 
-def _prepare(store: ClickHouseStore) -> None:
+def _prepare(store: ClickHouseStore, *, create: bool) -> None:
     with store._client("open the store") as client:
         version = str(client.server_version)
         numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
@@ -249,6 +250,8 @@ def _prepare(store: ClickHouseStore) -> None:
         known = client.raw_query("SELECT count() FROM system.databases WHERE name = {name:String}",
                                  {"name": store.database})
         if known.strip() == b"0":
+            if not create:
+                return
             client.raw_query(f"CREATE DATABASE IF NOT EXISTS `{store.database}`")
         client.database = store.database
 

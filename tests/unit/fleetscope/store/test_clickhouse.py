@@ -163,6 +163,15 @@ def test_a_repeat_after_a_lost_acknowledgement_stores_nothing_twice(server: Serv
         assert count(store) == 10
 
 
+def test_a_database_is_made_only_on_request(server: Server) -> None:
+    settings = server.settings()
+    with open_store(settings, create=False) as store:
+        assert store.command("SELECT count() FROM system.databases WHERE name = {n:String}",
+                             {"n": settings.database}) == "0"
+    with open_store(settings) as store:
+        assert store.command("SELECT currentDatabase()") == settings.database
+
+
 def test_nobody_listening_is_one_line_that_names_the_address() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
