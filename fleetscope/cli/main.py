@@ -36,10 +36,24 @@ def _root(
     """Options that hold for every command."""
 
 
+_VALUE_OPTIONAL = ("--kafka", "--clickhouse")
+"""Options that may stand alone: then they mean the server in the settings, and get an empty value here."""
+
+
+def _with_values(arguments: list[str]) -> list[str]:
+    completed: list[str] = []
+    for index, argument in enumerate(arguments):
+        completed.append(argument)
+        following = arguments[index + 1] if index + 1 < len(arguments) else "-"
+        if argument in _VALUE_OPTIONAL and following.startswith("-"):
+            completed.append("")
+    return completed
+
+
 def main() -> None:
     """Entry point: exit code 0 done, 1 findings, 2 wrong usage or a missing server."""
     try:
-        app()
+        app(args=_with_values(sys.argv[1:]))
     except UsageError as error:
         typer.secho(f"fleetscope: {error}", err=True, fg=typer.colors.RED)
         sys.exit(2)

@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from fleetscope.contracts.derived import ALIGNED, COVERAGE, DEAD_LETTERS, INCIDENTS, SEGMENTS, TELEMETRY, VERDICTS, WINDOWS
-from fleetscope.contracts.raw import CLOCK_SAMPLES, RAW
+from fleetscope.contracts.derived import (
+    ALIGNED,
+    COVERAGE,
+    DEAD_LETTERS,
+    INCIDENTS,
+    SEGMENTS,
+    TELEMETRY,
+    VERDICTS,
+    WINDOWS,
+)
+from fleetscope.contracts.raw import CLOCK_SAMPLES, HEARTBEATS, RAW
 
 Cleanup = Literal["delete", "compact"]
 
@@ -25,7 +34,7 @@ class Topic:
 
 
 RAW_TOPICS: Final = {c.name: Topic(f"raw.{c.name}", (c.name,), doc=c.doc) for c in RAW}
-CLOCK_LINKS: Final = Topic("raw.clock_links", (CLOCK_SAMPLES.name,), partitions=1,
+CLOCK_LINKS: Final = Topic("raw.clock_links", (CLOCK_SAMPLES.name, HEARTBEATS.name), partitions=1,
                            doc="Host-to-host exchanges and each host's reading of UTC, for the one fleet clock step.")
 ALIGNED_TOPICS: Final = {
     c.name: Topic(c.name.replace("aligned_", "aligned."), (c.name,), retention_hours=48, doc=c.doc) for c in ALIGNED

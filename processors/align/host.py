@@ -36,6 +36,8 @@ class Host:
     waiting: dict[LaneKey, deque[Batch]] = field(default_factory=dict)
     reread: dict[Origin, list[tuple[int, int]]] = field(default_factory=dict)
     """After a restart: row ranges of messages that were waiting and will be read again."""
+    beats: list[Batch] = field(default_factory=list)
+    """Pieces of a heartbeat that is not whole yet; a message is taken whole, so this is empty at every snapshot."""
     sequences: dict[str, int] = field(default_factory=dict)
     """Next sequence of derived topics."""
     samples_through: int | None = None

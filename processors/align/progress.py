@@ -70,8 +70,8 @@ class Tally:
     def of_plain(cls, data: list[Any]) -> Tally:
         """From ``plain``."""
         counted, at, beats, rows, rejected, redelivered, late, recovered = data
-        return cls(Beat(*counted) if counted else None, at, [Beat(*b) for b in beats], {s: n for s, n in rows},
-                   {s: n for s, n in rejected}, redelivered, late, recovered)
+        return cls(Beat(*counted) if counted else None, at, [Beat(*b) for b in beats], dict(rows),
+                   dict(rejected), redelivered, late, recovered)
 
     def received(self, sequence: int, rows: int) -> None:
         """``rows`` new rows of a sequence came."""
@@ -89,6 +89,10 @@ class Tally:
         self.counted = beat
         produced = beat.rows - before.rows
         return produced, came, beat.dropped - before.dropped, produced - came - rejected
+
+
+def _number(sequence: int | None) -> int:
+    return -1 if sequence is None else sequence
 
 
 def _pop_below(counts: dict[int, int], sequence: int) -> int:
@@ -116,9 +120,10 @@ class Progress:
             for key in [k for k in self.lanes if k.producer == producer]:
                 del self.lanes[key]
         self.lanes.setdefault(LaneKey(producer, contract, clock), Lane()).beats.append(beat)
-        pending = self.tally(StreamKey(producer, beat.epoch, contract)).beats
-        if not pending or pending[-1].time < beat.time:
-            pending.append(beat)
+        tally = self.tally(StreamKey(producer, beat.epoch, contract))
+        newest = tally.beats[-1] if tally.beats else tally.counted
+        if newest is None or newest.time < beat.time:  # a kind has a row for each clock, with the same counts
+            tally.beats.append(beat)
         self.latest[producer] = max(beat.time, self.latest.get(producer, beat.time))
 
     def tally(self, stream: StreamKey) -> Tally:
@@ -127,9 +132,9 @@ class Progress:
 
     def arrived(self, stream: StreamKey, beat: Beat, ledger: Ledger, patience_ns: int) -> bool:
         """True when what the beat counts has come, or is given up: later batches came, or later beats for long."""
-        highest = ledger.max_sequence(stream)
-        rejected = self.tally(stream).rejected
-        if max(-1 if highest is None else highest, max(rejected, default=-1)) >= beat.batches - 1:
+        highest = max(_number(ledger.max_sequence(stream)), max(self.tally(stream).rejected, default=-1))
+        last = beat.batches - 1
+        if highest > last or (highest == last and last not in ledger.partial(stream)):
             return True
         return self.latest[stream.producer] - beat.time >= patience_ns
 

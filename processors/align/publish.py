@@ -32,7 +32,8 @@ def release_output(host: Host, batch: Batch, rows: pa.RecordBatch, late_before_n
 def segment_output(host: Host, clock: str, segments: list[Segment]) -> Output:
     """Segments of a host-local clock."""
     rows = segment_rows(host.name, clock, host.name, "monotonic_raw", segments)
-    return Output(SEGMENTS_TOPIC.name, Batch(_header(host, "segments", SEGMENTS_TOPIC.name, len(segments), clock), rows))
+    header = _header(host, "segments", SEGMENTS_TOPIC.name, len(segments), clock)
+    return Output(SEGMENTS_TOPIC.name, Batch(header, rows))
 
 
 def coverage_output(host: Host, stream: StreamKey, tally: Tally, beat: Beat, at_ns: int) -> Output:

@@ -7,21 +7,21 @@ that is published; what it counted there becomes `coverage`.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
-import zstandard
 
 from fleetscope.contracts.batch import Batch, Header, StreamKey
 from fleetscope.contracts.topics import FLEET_SEGMENTS, RAW_TOPICS
+from fleetscope.ledger import Ledger
+from fleetscope.snapshots import dump, load
 from fleetscope.step import Output, TopicPartition
 from processors.align.host import Host, LocalClock
 from processors.align.mapping import Route, aligned
-from processors.align.progress import END, Beat, LaneKey, Progress
+from processors.align.progress import END, Beat, Lane, LaneKey, Progress
 from processors.align.publish import coverage_output, release_output, segment_output, unplaced_output, watermarks
 from processors.clocks.compose import beyond
 from processors.clocks.fixed import ONE_Q32
@@ -30,6 +30,7 @@ from processors.clocks.probes import assumptions_for, exchanges, remote_to_local
 from processors.clocks.segments import Segment, SegmentMap, segments_of
 
 RAW_CLOCK: Final = "monotonic_raw"
+VERSION: Final = 1
 NS: Final = 1_000_000_000
 KEEP_NS: Final = 60 * NS
 FOREIGN_NS: Final = 300 * NS
@@ -44,6 +45,7 @@ class AlignState:
 
     hosts: dict[str, Host] = field(default_factory=dict)
     fleet: dict[str, SegmentMap] = field(default_factory=dict)
+    fleet_ledger: Ledger = field(default_factory=Ledger)
     next_offset: dict[TopicPartition, int] = field(default_factory=dict)
 
     def host(self, name: str) -> Host:
@@ -78,12 +80,7 @@ class AlignStep:
         """Take a raw batch, or segments of the fleet clock step."""
         name = batch.header.host
         if batch.header.contract == "segments":
-            fleet = state.fleet.setdefault(name, SegmentMap())
-            fleet.extend(segments_of(batch.rows))
-            if name in state.hosts:
-                return state, list(self._settle(state.hosts[name]))
-            fleet.forget_before(fleet.segments[-1].valid_from - FOREIGN_NS)
-            return state, []
+            return self._take_fleet(state, name, batch)
         host = state.host(name)
         if _read_before(state, batch):
             self._read_again(host, batch)
@@ -138,22 +135,33 @@ class AlignStep:
         return False
 
     def snapshot(self, state: AlignState) -> bytes:
-        """JSON in a zstd frame; fleet segments are not in it, they are read again from their topic."""
-        plain = {"version": 1, "hosts": {n: h.plain() for n, h in sorted(state.hosts.items())},
-                 "next": [[*at, offset] for at, offset in sorted(state.next_offset.items())]}
-        return zstandard.compress(json.dumps(plain, sort_keys=True).encode())
+        """Without waiting rows; fleet segments are not in it, they are read again from their topic."""
+        return dump(self.name, VERSION, {
+            "hosts": {n: h.plain() for n, h in state.hosts.items()},
+            "next": [[*at, offset] for at, offset in sorted(state.next_offset.items())]})
 
     def restore(self, data: bytes) -> AlignState:
         """From ``snapshot``."""
-        plain = json.loads(zstandard.decompress(data))
-        if plain.get("version") != 1:
-            raise ValueError(f"no snapshot of align version 1: {plain.get('version')}")
+        plain = load(data, self.name, VERSION)
         state = AlignState(next_offset={TopicPartition(t, p): o for t, p, o in plain["next"]})
         for name, host in plain["hosts"].items():
             state.hosts[name] = Host.of_plain(host, state.fleet.setdefault(name, SegmentMap()))
         return state
 
     # taking
+
+    def _take_fleet(self, state: AlignState, name: str, batch: Batch) -> tuple[AlignState, list[Output]]:
+        header = batch.header
+        total = header.rows if header.row0 + len(batch) <= header.rows else None
+        fresh = state.fleet_ledger.add(header.stream, header.sequence, header.row0, len(batch), total)
+        fleet = state.fleet.setdefault(name, SegmentMap())
+        for start, stop in fresh:
+            fleet.extend(segments_of(batch.rows.slice(start - header.row0, stop - start)))
+        if name in state.hosts:
+            return state, list(self._settle(state.hosts[name]))
+        if fleet.segments:
+            fleet.forget_before(fleet.segments[-1].valid_from - FOREIGN_NS)
+        return state, []
 
     def _take(self, host: Host, batch: Batch) -> None:
         header = batch.header
@@ -171,11 +179,17 @@ class AlignStep:
             else:
                 self._wait(host, part)
                 if header.contract == "heartbeats":
-                    _beats(host.progress, part)
+                    host.beats.append(part)
+        if header.sequence not in host.ledger.partial(header.stream):
+            for part in host.beats:  # all kinds a producer speaks of become known together
+                _beats(host.progress, part)
+            host.beats.clear()
 
     def _wait(self, host: Host, batch: Batch) -> None:
         header = batch.header
         key = LaneKey(header.producer, header.contract, header.clock)
+        if header.contract != "heartbeats" and header.epoch >= host.progress.epochs.get(header.producer, 0):
+            host.progress.lanes.setdefault(key, Lane())  # no watermark before it was promised
         host.waiting.setdefault(key, deque()).append(batch)
 
     def _read_again(self, host: Host, batch: Batch) -> None:
@@ -312,6 +326,8 @@ class AlignStep:
 
     def _raise_watermark(self, host: Host) -> None:
         progress = host.progress
+        if host.reread:  # rows that waited before a restart are not here yet
+            return
         marks: list[int | None] = []
         for key, lane in progress.lanes.items():
             if key.contract == "clock_samples":

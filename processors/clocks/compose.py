@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from fleetscope.contracts.derived import ALIGNMENTS
@@ -49,7 +50,7 @@ def _chained(piece: Segment, parent: SegmentMap) -> list[Segment]:
     low, high = piece.at(piece.valid_from), piece.at(piece.valid_to)
     inner = {piece.inverse(p.valid_from) + 1 for p in parent.segments if low < p.valid_from < high}
     cuts = [piece.valid_from, *sorted(c for c in inner if piece.valid_from < c < piece.valid_to), piece.valid_to]
-    return [_link(piece, parent, a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [_link(piece, parent, a, b) for a, b in pairwise(cuts)]
 
 
 def _link(piece: Segment, parent: SegmentMap, start: int, stop: int) -> Segment:

@@ -7,23 +7,22 @@ exchanges is its own. Maps over several hops are composed piece by piece and the
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import zstandard
-
 from fleetscope.contracts.batch import Batch, Header
 from fleetscope.contracts.topics import CLOCK_LINKS, FLEET_SEGMENTS
 from fleetscope.ledger import Ledger
+from fleetscope.snapshots import dump, load
 from fleetscope.step import Output, TopicPartition
 from processors.clocks.compose import beyond, compose, slew
 from processors.clocks.pair import Pair, PairRules, add_probes, advance, finish
 from processors.clocks.probes import Exchange, assumptions_for, exchanges, local_to_remote, remote_to_local
 from processors.clocks.segments import Segment, SegmentMap, segment_rows
 
+VERSION: Final = 1
 RAW_CLOCK: Final = "monotonic_raw"
 UTC_CLOCK: Final = "realtime"
 FLEET_CLOCK: Final = "fleet"
@@ -114,12 +113,12 @@ class FleetClockStep:
         return {}
 
     def snapshot(self, state: FleetState) -> bytes:
-        """JSON in a zstd frame."""
-        return zstandard.compress(json.dumps(_plain(state), sort_keys=True).encode())
+        """All of the state: it has no waiting rows."""
+        return dump(self.name, VERSION, _plain(state))
 
     def restore(self, data: bytes) -> FleetState:
         """From ``snapshot``."""
-        return _of_plain(json.loads(zstandard.decompress(data)))
+        return _of_plain(load(data, self.name, VERSION))
 
     def _utc_rules(self) -> PairRules:
         return PairRules(assumptions_for(UTC_CLOCK), self.rules.burst_s, self.rules.settle_nodes, self.rules.limit_s,
@@ -195,7 +194,7 @@ class FleetClockStep:
                 self._span(state, str(elected[0]) if elected else min(candidates))
 
     def _span(self, state: FleetState, reference: str) -> None:
-        """A breadth-first tree of the component from the reference; hosts that are in it already stay where they are."""
+        """A breadth-first tree of the component from the reference; hosts already in it stay where they are."""
         state.hosts[reference].reference = reference
         queue = deque(sorted(n for n, h in state.hosts.items() if h.reference == reference))
         while queue:
@@ -279,7 +278,7 @@ def _parents_first(state: FleetState) -> list[str]:
 
 def _output(name: str, host: HostClock, segments: list[Segment]) -> Output:
     rows = segment_rows(name, RAW_CLOCK, str(host.reference), FLEET_CLOCK, segments)
-    header = Header("segments", 1, name, "fleet_clocks", 0, host.sequence, len(segments), clock=RAW_CLOCK)
+    header = Header("segments", 1, name, f"fleet_clocks/{name}", 0, host.sequence, len(segments), clock=RAW_CLOCK)
     host.sequence += 1
     return Output(FLEET_SEGMENTS.name, Batch(header, rows))
 

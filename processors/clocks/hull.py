@@ -4,7 +4,8 @@ Let g(x) be the target clock minus the nominal time of the source clock, at sour
 lo ≤ g ≤ hi at its x. Assumed: |g'| ≤ rho, and for free-running oscillators |g''| ≤ curvature. Then, for nodes i, j:
 
 - i < t < j:   g(t) ≤ interp(hi_i, hi_j) + curvature · (t − x_i)(x_j − t) / 2
-- i < j < t:   g(t) ≤ hi_j + (hi_j − lo_i)(t − x_j)/(x_j − x_i) + curvature · (t − x_i)(t − x_j) / 2; mirrored before both
+- i < j < t:   g(t) ≤ hi_j + (hi_j − lo_i)(t − x_j)/(x_j − x_i) + curvature · (t − x_i)(t − x_j) / 2;
+               mirrored before both
 - always       g(t) ≤ hi_j + rho · |t − x_j|
 
 and the same for the lower bound with signs turned. No symmetry of latency and no straight line is assumed. A chord's

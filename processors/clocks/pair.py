@@ -65,7 +65,8 @@ class Pair:
         return {"hz": self.source_hz, "epoch": self.epoch, "nodes": [list(n) for n in self.nodes],
                 "burst": None if self.burst is None else list(self.burst), "burst_start": self.burst_start,
                 "cell_from": self.cell_from,
-                "edge": None if self.edge is None else list(self.edge), "steps": self.steps, "disordered": self.disordered}
+                "edge": None if self.edge is None else list(self.edge), "steps": self.steps,
+                "disordered": self.disordered}
 
     @classmethod
     def of_plain(cls, data: dict[str, Any]) -> Pair:

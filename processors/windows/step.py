@@ -123,8 +123,6 @@ class WindowsStep:
             limit = max(-(-host.last_end_ns // self.window_ns), host.alive_ns // self.window_ns) * self.window_ns
         outputs = []
         if self._open_first(host, limit) or (host.edge_ns is not None and host.edge_ns + self.window_ns <= limit):
-            if closed:
-                _fold_coverage(host, limit - self.window_ns)
             outputs = self._close_through(name, host, limit, known_to)
             host.release()
         if closed:
@@ -166,14 +164,6 @@ class WindowsStep:
         if next_row is not None:
             starts.append(next_row // self.window_ns * self.window_ns)
         return max(min([limit // self.window_ns * self.window_ns, *starts]), stop)
-
-
-def _fold_coverage(host: Host, last_ns: int) -> None:
-    """Let a host's last window tell what was counted after it."""
-    for key in [key for key in host.coverage if key > last_ns]:
-        sums = host.coverage.pop(key)
-        before = host.coverage.get(last_ns, [0] * len(sums))
-        host.coverage[last_ns] = [a + b for a, b in zip(before, sums, strict=True)]
 
 
 def _output(name: str, host: Host, rows: list[WindowRow], end_ns: int) -> Output:

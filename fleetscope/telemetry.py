@@ -1,0 +1,34 @@
+"""Structured logs: one JSON object a line on stderr, with whatever the caller put into ``extra``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any, Final
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class JsonFormatter(logging.Formatter):
+    """Time (Unix seconds), level, logger, message and the extra fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        line: dict[str, Any] = {"time": round(record.created, 3), "level": record.levelname.lower(),
+                                "logger": record.name, "message": record.getMessage()}
+        line.update({k: v for k, v in vars(record).items() if k not in _STANDARD})
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def log_json(level: int = logging.INFO) -> None:
+    """Send logs of this project as JSON lines to stderr; libraries only from warnings on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    for name in ("fleetscope", "processors", "ingest", "simulator"):
+        logging.getLogger(name).setLevel(level)

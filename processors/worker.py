@@ -1,0 +1,299 @@
+"""Runs one step: poll, decode, step, publish, snapshot, commit — outputs, state and positions in one transaction.
+
+The step and this loop are strangers. A partition of all input topics of the step is one task with one state. Messages
+of a task are taken in the order of their broker times over its topics, so that no topic runs far ahead of another.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, runtime_checkable
+
+from fleetscope.clock import Clock, SystemClock
+from fleetscope.contracts.batch import Header
+from fleetscope.contracts.codec import Encoded, decode, decode_header, encode
+from fleetscope.contracts.topics import SNAPSHOTS
+from fleetscope.errors import FencedError, Origin, RejectedError, RetryError
+from fleetscope.step import Output, Step, TopicPartition
+from fleetscope.stream.abstract import Consumer, Message, Position, Reader, Stream, TransactionalProducer
+from processors.dead_letters import dead_letter
+from processors.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+QUEUED_BYTES: Final = 8 * 1024 * 1024
+MERGE_WAIT_S: Final = 1.0
+
+
+@runtime_checkable
+class SeesRejected(Protocol):
+    """A step that wants to know of messages that became dead letters."""
+
+    def on_rejected(self, state: Any, header: Header) -> Any: ...
+
+
+@runtime_checkable
+class CanStarve(Protocol):
+    """A step that can say that it waits for its broadcast topics rather than for more input."""
+
+    def starved(self, state: Any) -> bool: ...
+
+
+@dataclass(slots=True)
+class Task:
+    """One partition: its state, what was polled and not yet taken, and how much is held."""
+
+    partition: int
+    state: Any
+    broadcast: Reader | None
+    queues: dict[str, deque[Message]]
+    queued_bytes: dict[str, int]
+    next_offset: dict[TopicPartition, int] = field(default_factory=dict)
+    sizes: dict[TopicPartition, deque[tuple[int, int]]] = field(default_factory=dict)
+    dirty: bool = False
+    empty_since: dict[str, float] = field(default_factory=dict)
+
+
+class Worker:
+    """A member of a step's group. ``round`` does one turn; whoever calls it decides about threads and stopping."""
+
+    def __init__(self, step: Step[Any], stream: Stream, *, instance: str, metrics: Metrics, commit_interval_s: float,
+                 held_bytes: int, clock: Clock | None = None) -> None:
+        self.step = step
+        self.name = step.name
+        self._stream = stream
+        self._metrics = metrics
+        self._clock = clock or SystemClock()
+        self._interval = commit_interval_s
+        self._held_bytes = held_bytes
+        self._tasks: dict[int, Task] = {}
+        self._paused: set[TopicPartition] = set()
+        self._producer: TransactionalProducer = stream.transactional_producer(f"{step.name}-{instance}")
+        self._open = False
+        self._committed_at = self._clock.monotonic_s()
+        self._consumer: Consumer = stream.consumer(step.name, step.inputs, on_assigned=self._assigned,
+                                                   on_revoked=self._revoked)
+        self.idle_since: float | None = None
+
+    def round(self, timeout_s: float) -> bool:
+        """One turn; True if anything was done."""
+        busy = self._broadcast()
+        messages = self._consumer.poll(2_000, 0.0 if busy or self._pending() else timeout_s)
+        for message in messages:
+            self._enqueue(message)
+        busy |= bool(messages)
+        for task in list(self._tasks.values()):
+            busy |= self._work(task)
+            self._throttle(task)
+        now = self._clock.monotonic_s()
+        if self._open and (now - self._committed_at >= self._interval or not busy):
+            self.commit()
+        idle = not busy and not self._open and not self._pending()
+        self.idle_since = (self.idle_since or now) if idle else None
+        return busy
+
+    def holding(self) -> bool:
+        """True while any state waits with rows."""
+        return any(self.step.held(task.state) for task in self._tasks.values())
+
+    def commit(self) -> None:
+        """Publish outputs, snapshots and positions together. Raises FencedError where this member was replaced."""
+        if not self._open:
+            return
+        positions: dict[TopicPartition, Position] = {}
+        for task in self._tasks.values():
+            if not task.dirty:
+                continue
+            held = self.step.held(task.state)
+            for at, offset in task.next_offset.items():
+                positions[at] = Position(min(held.get(at, offset), offset))
+            self._producer.send(SNAPSHOTS.name, self._snapshot(task), task.partition)
+            self._forget_sizes(task, held)
+        self._producer.commit(positions, self._consumer)
+        for task in self._tasks.values():
+            task.dirty = False
+        self._open = False
+        self._committed_at = self._clock.monotonic_s()
+
+    def close(self) -> None:
+        """Commit what was done and leave the group."""
+        try:
+            self.commit()
+        finally:
+            self._consumer.close()
+            self._producer.close()
+
+    def abandon(self) -> None:
+        """Drop the open transaction and leave the group: everything since the last commit is done again."""
+        try:
+            if self._open:
+                self._producer.abort()
+        except (FencedError, RetryError) as error:
+            log.warning("transaction left to the broker", extra={"step": self.name, "error": str(error)})
+        self._open = False
+        self._consumer.close()
+        self._producer.close()
+
+    # assignment
+
+    def _assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        for partition in sorted({at.partition for at in partitions} - self._tasks.keys()):
+            saved = self._load(partition)
+            topics = [TopicPartition(t, p) for t in self.step.broadcast for p in range(self._stream.partitions(t))]
+            self._tasks[partition] = Task(
+                partition, self.step.start() if saved is None else self.step.restore(saved),
+                self._stream.reader(topics) if topics else None,
+                {t: deque() for t in self.step.inputs}, dict.fromkeys(self.step.inputs, 0))
+            log.info("partition taken", extra={"step": self.name, "partition": partition, "restored": bool(saved)})
+
+    def _revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Eager rebalance: everything goes; what was done is committed while this member still owns it."""
+        self.commit()
+        for partition in {at.partition for at in partitions} & self._tasks.keys():
+            reader = self._tasks.pop(partition).broadcast
+            if reader is not None:
+                reader.close()
+        self._paused -= set(partitions)
+
+    def _load(self, partition: int) -> bytes | None:
+        count = self._stream.partitions(SNAPSHOTS.name)
+        reader = self._stream.reader([TopicPartition(SNAPSHOTS.name, partition % count)])
+        key = f"{self.name}/{partition}".encode()
+        value = None
+        while not reader.caught_up():
+            for message in reader.poll(100, 0.2):
+                if message.key == key:
+                    value = message.value
+        reader.close()
+        return value
+
+    def _snapshot(self, task: Task) -> Encoded:
+        data = self.step.snapshot(task.state)
+        self._metrics.gauge("snapshot_bytes", self.name, task.partition, len(data))
+        return Encoded(f"{self.name}/{task.partition}".encode(), data, (("fs-step", self.name.encode()),))
+
+    # taking
+
+    def _pending(self) -> bool:
+        return any(queue for task in self._tasks.values() for queue in task.queues.values())
+
+    def _enqueue(self, message: Message) -> None:
+        task = self._tasks.get(message.partition)
+        if task is None:
+            return
+        size = len(message.value or b"")
+        task.queues[message.topic].append(message)
+        task.queued_bytes[message.topic] += size
+
+    def _work(self, task: Task) -> bool:
+        """Take queued messages in the order of broker time, up to where a lagging topic could still bring earlier."""
+        done = False
+        while (head := self._head(task)) is not None:
+            message = task.queues[head].popleft()
+            task.queued_bytes[head] -= len(message.value or b"")
+            self._take(task, message)
+            done = True
+            if self._clock.monotonic_s() - self._committed_at >= self._interval:
+                break
+        return done
+
+    def _head(self, task: Task) -> str | None:
+        if self._starving(task):
+            return None
+        ready = [(queue[0].time_ms, index, topic)
+                 for index, (topic, queue) in enumerate(task.queues.items()) if queue]
+        if not ready:
+            return None
+        for topic, queue in task.queues.items():
+            if queue:
+                task.empty_since.pop(topic, None)
+            elif self._lags(topic, task.partition):
+                since = task.empty_since.setdefault(topic, self._clock.monotonic_s())
+                if self._clock.monotonic_s() - since < MERGE_WAIT_S:
+                    return None
+        return min(ready)[2]
+
+    def _lags(self, topic: str, partition: int) -> bool:
+        at = TopicPartition(topic, partition)
+        return at not in self._paused and self._consumer.lag().get(at, 0) > 0
+
+    def _starving(self, task: Task) -> bool:
+        if not isinstance(self.step, CanStarve):
+            return False
+        held = sum(size for sizes in task.sizes.values() for _, size in sizes)
+        return held > self._held_bytes and self.step.starved(task.state)
+
+    def _take(self, task: Task, message: Message) -> None:
+        at = TopicPartition(message.topic, message.partition)
+        task.next_offset[at] = message.offset + 1
+        task.sizes.setdefault(at, deque()).append((message.offset, len(message.value or b"")))
+        task.dirty = True
+        origin = Origin(message.topic, message.partition, message.offset)
+        try:
+            batch = decode(message.key, message.value, message.headers, origin)
+        except RejectedError as error:
+            self._reject(task, message, error)
+            return
+        task.state, outputs = self.step.on_batch(task.state, batch)
+        self._metrics.count("rows", self.name, task.partition, len(batch))
+        self._publish(outputs)
+
+    def _reject(self, task: Task, message: Message, error: RejectedError) -> None:
+        header = None
+        try:
+            header = decode_header(message.headers)
+        except RejectedError:
+            log.warning("unreadable headers", extra={"step": self.name, "origin": str(error.origin)})
+        if header is not None and isinstance(self.step, SeesRejected):
+            task.state = self.step.on_rejected(task.state, header)
+        self._metrics.count("dead_letters", self.name, task.partition, 1)
+        log.warning("dead letter", extra={"step": self.name, "error": str(error)})
+        self._publish([dead_letter(self.name, message, error, header)])
+
+    def _broadcast(self) -> bool:
+        done = False
+        for task in self._tasks.values():
+            if task.broadcast is None:
+                continue
+            while messages := task.broadcast.poll(500, 0.0):
+                done = True
+                for message in messages:
+                    origin = Origin(message.topic, message.partition, message.offset)
+                    try:
+                        batch = decode(message.key, message.value, message.headers, origin)
+                    except RejectedError as error:
+                        log.warning("broadcast message refused", extra={"step": self.name, "error": str(error)})
+                        continue
+                    task.state, outputs = self.step.on_batch(task.state, batch)
+                    task.dirty |= bool(outputs)
+                    self._publish(outputs)
+        return done
+
+    def _publish(self, outputs: Iterable[Output]) -> None:
+        if not self._open:
+            self._producer.begin()
+            self._open = True
+            self._committed_at = self._clock.monotonic_s()
+        for output in outputs:
+            self._producer.send(output.topic, encode(output.batch))
+
+    # back-pressure
+
+    def _throttle(self, task: Task) -> None:
+        full = {TopicPartition(t, task.partition) for t, size in task.queued_bytes.items() if size > QUEUED_BYTES}
+        empty = {TopicPartition(t, task.partition) for t, size in task.queued_bytes.items() if size < QUEUED_BYTES // 2}
+        pause, resume = full - self._paused, empty & self._paused
+        if pause:
+            self._consumer.pause(sorted(pause))
+        if resume:
+            self._consumer.resume(sorted(resume))
+        self._paused = (self._paused | pause) - resume
+
+    def _forget_sizes(self, task: Task, held: Any) -> None:
+        for at, sizes in task.sizes.items():
+            lowest = held.get(at, task.next_offset[at])
+            while sizes and sizes[0][0] < lowest:
+                sizes.popleft()

@@ -1,0 +1,250 @@
+"""Kafka to ClickHouse, exactly once as seen in the store.
+
+For each partition: a range of offsets is planned, the plan and its whole token are committed as metadata of the range's
+start, the rows are inserted with that token, and the range's end is committed after the acknowledgement. Whoever takes
+the partition over finds the plan, checks which of its rows the store has, and repeats exactly that range.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fleetscope.clock import Clock, SystemClock
+from fleetscope.contracts.batch import Batch
+from fleetscope.contracts.codec import decode, encode
+from fleetscope.errors import Origin, RejectedError, RetryError
+from fleetscope.step import TopicPartition
+from fleetscope.store.abstract import Store
+from fleetscope.store.arrange import arrange
+from fleetscope.stream.abstract import Consumer, Message, Position, Producer, Stream
+from processors.dead_letters import dead_letter
+from processors.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+RETRIES: Final = 6
+MAX_QUEUED_ROWS: Final = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Offsets [start, end) of one partition go into the table as one block under ``token``."""
+
+    start: int
+    end: int
+    token: str
+
+    def metadata(self) -> str:
+        """As the commit carries it."""
+        return json.dumps({"plan": [self.start, self.end], "token": self.token})
+
+    @classmethod
+    def of(cls, position: Position | None) -> Plan | None:
+        """The open plan of a committed position; None where the last range was finished."""
+        if position is None or not position.metadata:
+            return None
+        try:
+            data = json.loads(position.metadata)
+            return cls(int(data["plan"][0]), int(data["plan"][1]), str(data["token"]))
+        except (ValueError, KeyError, TypeError, IndexError):
+            return None
+
+
+@dataclass(slots=True)
+class Lane:
+    """One partition: decoded batches not yet inserted, and the plan to repeat after a takeover."""
+
+    at: TopicPartition
+    batches: deque[Batch] = field(default_factory=deque)
+    rows: int = 0
+    next_offset: int | None = None
+    waiting_since: float | None = None
+    repeat: Plan | None = None
+
+
+class Writer:
+    """A member of the group that fills ``table``. ``round`` does one turn.
+
+    ``topics`` names what the table is filled from, each with the condition that its rows fulfil in the table.
+    """
+
+    def __init__(self, table: str, topics: Mapping[str, str], stream: Stream, store: Store, *, metrics: Metrics,
+                 insert_rows: int, linger_s: float, clock: Clock | None = None) -> None:
+        self.name = f"write-{table}"
+        self.table = table
+        self.topics = tuple(topics)
+        self._conditions = dict(topics)
+        self._stream = stream
+        self._store = store
+        self._metrics = metrics
+        self._insert_rows = insert_rows
+        self._linger = linger_s
+        self._clock = clock or SystemClock()
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._producer: Producer | None = None
+        self._consumer: Consumer = stream.consumer(self.name, self.topics, on_assigned=self._assigned,
+                                                   on_revoked=self._revoked)
+        self.idle_since: float | None = None
+
+    def round(self, timeout_s: float) -> bool:
+        """One turn; True if anything was done."""
+        messages = self._consumer.poll(500, timeout_s)
+        for message in messages:
+            self._take(message)
+        busy = bool(messages)
+        now = self._clock.monotonic_s()
+        for lane in list(self._lanes.values()):
+            busy |= self._write(lane, now, drained=not messages)
+        self._throttle()
+        idle = not busy and not any(lane.batches for lane in self._lanes.values())
+        self.idle_since = (self.idle_since or now) if idle else None
+        return busy
+
+    def holding(self) -> bool:
+        """True while rows wait for their insert."""
+        return any(lane.batches for lane in self._lanes.values())
+
+    def close(self) -> None:
+        """Insert what is there and leave the group."""
+        try:
+            for lane in list(self._lanes.values()):
+                self._write(lane, self._clock.monotonic_s(), drained=True, force=True)
+        finally:
+            self._consumer.close()
+            if self._producer is not None:
+                self._producer.close()
+
+    def _assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        for at in partitions:
+            self._lanes[at] = Lane(at, repeat=Plan.of(self._consumer.committed(at)))
+
+    def _revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Rows that are not inserted are read again by the next owner."""
+        for at in partitions:
+            self._lanes.pop(at, None)
+
+    def _take(self, message: Message) -> None:
+        at = TopicPartition(message.topic, message.partition)
+        lane = self._lanes.get(at)
+        if lane is None:
+            return
+        try:
+            batch = decode(message.key, message.value, message.headers,
+                           Origin(message.topic, message.partition, message.offset))
+        except RejectedError as error:
+            self._reject(message, error)
+        else:
+            if len(batch):
+                lane.batches.append(batch)
+                lane.rows += len(batch)
+        lane.next_offset = message.offset + 1
+        if lane.waiting_since is None:
+            lane.waiting_since = self._clock.monotonic_s()
+
+    def _reject(self, message: Message, error: RejectedError) -> None:
+        if self._producer is None:
+            self._producer = self._stream.producer(self.name)
+        output = dead_letter(self.name, message, error, None)
+        self._producer.send(output.topic, encode(output.batch))
+        self._producer.flush()
+        self._metrics.count("dead_letters", self.name, message.partition, 1)
+
+    def _write(self, lane: Lane, now: float, *, drained: bool, force: bool = False) -> bool:
+        if lane.next_offset is None or lane.waiting_since is None:
+            return False
+        if lane.repeat is not None:
+            return self._write_again(lane)
+        due = lane.rows >= self._insert_rows or now - lane.waiting_since >= self._linger
+        if not (due or force):
+            return False
+        end = lane.next_offset
+        if lane.batches:
+            start = _offset(lane.batches[0])
+            plan = Plan(start, end, _token(self.table, lane.at, start, end))
+            self._consumer.commit({lane.at: Position(start, plan.metadata())})
+            self._insert(arrange(list(lane.batches)), plan.token)
+            self._metrics.count("rows", self.name, lane.at.partition, lane.rows)
+        self._consumer.commit({lane.at: Position(end)})
+        lane.batches.clear()
+        lane.rows, lane.waiting_since = 0, None
+        return True
+
+    def _write_again(self, lane: Lane) -> bool:
+        """Repeat the range that an earlier owner planned: exactly its offsets, its token, only rows not stored."""
+        plan = lane.repeat
+        assert plan is not None
+        if lane.next_offset is None or lane.next_offset < plan.end:
+            return False
+        inside = [b for b in lane.batches if _offset(b) < plan.end]
+        if inside:
+            rows = arrange(inside)
+            missing = self._not_stored(lane.at, plan, rows)
+            if missing.num_rows:
+                self._insert(missing, plan.token)
+            log.info("range repeated", extra={"table": self.table, "token": plan.token, "rows": rows.num_rows,
+                                              "missing": missing.num_rows})
+        self._consumer.commit({lane.at: Position(plan.end)})
+        for batch in inside:
+            lane.batches.popleft()
+            lane.rows -= len(batch)
+        lane.repeat = None
+        return True
+
+    def _not_stored(self, at: TopicPartition, plan: Plan, rows: pa.Table) -> pa.Table:
+        """Rows of the range that the store lacks.
+
+        A block is stored whole, but for one that spans several table partitions: then a message may be there in part,
+        and aligned rows are compared one by one. In the other tables a repeat replaces itself.
+        """
+        parameters: dict[str, int] = {"partition": at.partition, "start": plan.start, "end": plan.end}
+        where = (f"{self._conditions[at.topic]} AND input_partition = {{partition:Int32}} AND "
+                 "input_offset >= {start:Int64} AND input_offset < {end:Int64}")
+        if "row" not in rows.column_names:
+            stored = self._store.query(f"SELECT DISTINCT input_offset AS at FROM {self.table} WHERE {where}",
+                                       parameters)
+            key = rows.column("input_offset")
+        else:
+            stored = self._store.query(
+                f"SELECT input_offset * 65536 + row % 65536 AS at FROM {self.table} WHERE {where}", parameters)
+            key = pc.add(pc.multiply(rows.column("input_offset"), 65_536),
+                         pc.bit_wise_and(rows.column("row"), 65_535))
+        have = stored.column("at").combine_chunks().cast(pa.int64())
+        return rows.filter(pc.invert(pc.is_in(key.cast(pa.int64()), value_set=have)))
+
+    def _insert(self, rows: pa.Table, token: str) -> None:
+        for attempt in range(RETRIES):
+            try:
+                self._store.insert(self.table, rows, token=token)
+                return
+            except RetryError as error:
+                if attempt == RETRIES - 1:
+                    raise
+                log.warning("insert will be repeated", extra={"table": self.table, "error": str(error)})
+                self._clock.sleep(min(0.2 * 2**attempt, 5.0))
+
+    def _throttle(self) -> None:
+        full = [at for at, lane in self._lanes.items() if lane.rows > MAX_QUEUED_ROWS]
+        if full:
+            self._consumer.pause(full)
+        free = [at for at, lane in self._lanes.items() if lane.rows <= MAX_QUEUED_ROWS]
+        if free:
+            self._consumer.resume(free)
+
+
+def _token(table: str, at: TopicPartition, start: int, end: int) -> str:
+    """Unique to the plan, not to the range: a topic made anew counts from 0 again and must not look stored already."""
+    return f"{table}/{at.topic}/{at.partition}/{start}-{end}/{uuid4().hex}"
+
+
+def _offset(batch: Batch) -> int:
+    assert batch.origin is not None
+    return batch.origin.offset

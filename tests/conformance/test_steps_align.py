@@ -1,0 +1,41 @@
+"""`fleet_clocks` and `align` over a small simulated fleet."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from fleetscope.contracts.codec import decode
+from fleetscope.step import replay
+from processors.align.step import AlignStep
+from processors.clocks.fleet import FleetClockStep
+from simulator.fleet import Fleet, FleetConfig
+from simulator.scenario import load_scenario
+from tests.conformance.step_suite import Case, Message, StepSuite
+
+START_NS = 1_790_000_000_000_000_000
+
+
+@lru_cache(maxsize=1)
+def published() -> tuple[Message, ...]:
+    config = FleetConfig(2, 2, 0.6, 7, START_NS, load_scenario("serving"))
+    found: list[Message] = []
+    for publication in Fleet(config).publications():
+        message = publication.message
+        found.append((publication.topic, decode(message.key, message.value, message.headers)))
+    return tuple(found)
+
+
+def links() -> list[Message]:
+    return [m for m in published() if m[0] == "raw.clock_links"]
+
+
+class TestFleetClocks(StepSuite):
+    def case(self) -> Case:
+        return Case(FleetClockStep(), links())
+
+
+class TestAlign(StepSuite):
+    def case(self) -> Case:
+        step = AlignStep()
+        segments = replay(FleetClockStep(), [batch for _, batch in links()])
+        return Case(step, [*((o.topic, o.batch) for o in segments), *(m for m in published() if m[0] in step.inputs)])
