@@ -49,7 +49,7 @@ class Feed:
 def span(track: str, start: int, duration: int, device: str | None = "dev0", **more: Any) -> Row:
     return {"track": track, "name": track, "start_ticks": start, "duration_ticks": duration, "start_ns": start,
             "duration_ns": duration, "device": device, "err_ns": 1, "utc_err_ns": 5, "alignment": "settled",
-            "process_id": 7, **more}
+            "process_id": 7} | more
 
 
 def counter(time: int, **more: Any) -> Row:
