@@ -21,7 +21,7 @@ from fleetscope.errors import Origin
 from fleetscope.step import Output, Step, TopicPartition, replay
 
 Message = tuple[str, Batch]
-Final_ = dict[tuple[Any, ...], dict[str, Any]]
+Stored = dict[tuple[Any, ...], dict[str, Any]]
 
 SEEDS: Final = range(6)
 
@@ -45,9 +45,9 @@ class Case:
     ignore: frozenset[str] = frozenset()
 
 
-def final_rows(outputs: Iterable[Output], ignore: frozenset[str] = frozenset()) -> Final_:
+def final_rows(outputs: Iterable[Output], ignore: frozenset[str] = frozenset()) -> Stored:
     """The rows a store would show: of equal keys the highest revision, the later one among equals."""
-    stored: Final_ = {}
+    stored: Stored = {}
     revisions: dict[tuple[Any, ...], int] = {}
     for output in outputs:
         header = output.batch.header
@@ -159,7 +159,7 @@ def _topic_of(batch: Batch) -> str:
     return batch.origin.topic
 
 
-def _same(found: Final_, expected: Final_) -> None:
+def _same(found: Stored, expected: Stored) -> None:
     assert sorted(found, key=repr) == sorted(expected, key=repr)
     for key, row in expected.items():
         other = found[key]
@@ -172,7 +172,7 @@ class StepSuite:
     def case(self) -> Case:
         raise NotImplementedError
 
-    def _plain(self) -> tuple[Case, Final_]:
+    def _plain(self) -> tuple[Case, Stored]:
         case = self.case()
         return case, final_rows(replay(case.step, numbered(case.messages)), case.ignore)
 

@@ -57,7 +57,7 @@ def test_a_submission_of_the_window_before_still_finds_its_kernel() -> None:
 
 def test_a_submission_older_than_the_lookback_is_not_taken_whatever_stands_beside_it() -> None:
     feed = Feed()
-    feed.spans(driver(50, 50, 5), kernel(0, 1500), kernel(1700, 10, correlation_id=5))
+    feed.spans(driver(50, 50, 5), driver(0, 900, 6), kernel(0, 1500), kernel(1700, 10, correlation_id=5))
     assert first(feed, start=1000)["orphans"] == 1
 
 
