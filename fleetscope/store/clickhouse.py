@@ -51,7 +51,7 @@ _EMBEDDED_SETTINGS: Final[dict[str, Any]] = {
     "input_format_parallel_parsing": 0,
 }
 _EMBEDDED_OPTIONS: Final[dict[str, Any]] = {
-    "max_server_memory_usage": 1100 * 1024**2,
+    "max_server_memory_usage": 900 * 1024**2,
     "mark_cache_size": 32 * 1024**2,
     "index_mark_cache_size": 8 * 1024**2,
     "index_uncompressed_cache_size": 0,

@@ -26,7 +26,8 @@ CREATE TABLE IF NOT EXISTS segments
 )
 ENGINE = ReplacingMergeTree(version)
 ORDER BY (host, clock, target_host, target_clock, epoch, valid_from_ticks)
-SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728,
+    max_parts_to_merge_at_once = 20, merge_max_block_size_bytes = 4194304
 COMMENT 'A piece of the map from one clock to another: dst0 + (t − src0) · rate_q32 / 2^32.';
 
 CREATE TABLE IF NOT EXISTS windows
@@ -83,7 +84,8 @@ CREATE TABLE IF NOT EXISTS windows
 ENGINE = ReplacingMergeTree(revision)
 PARTITION BY toYYYYMMDD(fromUnixTimestamp64Nano(window_start_ns, 'UTC'))
 ORDER BY (host, device, window_ns, window_start_ns)
-SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728, ttl_only_drop_parts = 1
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728,
+    max_parts_to_merge_at_once = 20, merge_max_block_size_bytes = 4194304, ttl_only_drop_parts = 1
 COMMENT 'Time accounting of one device in one window; the states add up to window_ns exactly.';
 
 CREATE TABLE IF NOT EXISTS verdicts
@@ -113,7 +115,8 @@ CREATE TABLE IF NOT EXISTS verdicts
 ENGINE = ReplacingMergeTree(revision)
 PARTITION BY toYYYYMMDD(fromUnixTimestamp64Nano(window_start_ns, 'UTC'))
 ORDER BY (host, device, window_ns, window_start_ns)
-SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728, ttl_only_drop_parts = 1
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728,
+    max_parts_to_merge_at_once = 20, merge_max_block_size_bytes = 4194304, ttl_only_drop_parts = 1
 COMMENT 'What limits a device in a window.';
 
 CREATE TABLE IF NOT EXISTS incidents
@@ -136,7 +139,8 @@ CREATE TABLE IF NOT EXISTS incidents
 )
 ENGINE = ReplacingMergeTree(revision)
 ORDER BY (host, device, kind, start_ns)
-SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728, allow_nullable_key = 1
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728,
+    max_parts_to_merge_at_once = 20, merge_max_block_size_bytes = 4194304, allow_nullable_key = 1
 COMMENT 'Something wrong with a start and an end.';
 
 CREATE TABLE IF NOT EXISTS coverage
@@ -163,7 +167,8 @@ CREATE TABLE IF NOT EXISTS coverage
 ENGINE = MergeTree
 PARTITION BY toYYYYMMDD(fromUnixTimestamp64Nano(to_ns, 'UTC'))
 ORDER BY (host, source, contract, to_ns)
-SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728, ttl_only_drop_parts = 1
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728,
+    max_parts_to_merge_at_once = 20, merge_max_block_size_bytes = 4194304, ttl_only_drop_parts = 1
 COMMENT 'What arrived of what was produced, per producer, kind and beat.';
 
 CREATE TABLE IF NOT EXISTS dead_letters
@@ -187,7 +192,8 @@ CREATE TABLE IF NOT EXISTS dead_letters
 )
 ENGINE = ReplacingMergeTree(ingested_at)
 ORDER BY (topic, partition, offset)
-SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728,
+    max_parts_to_merge_at_once = 20, merge_max_block_size_bytes = 4194304
 COMMENT 'Messages that could not be decoded.';
 
 CREATE TABLE IF NOT EXISTS telemetry
@@ -207,5 +213,6 @@ CREATE TABLE IF NOT EXISTS telemetry
 ENGINE = MergeTree
 PARTITION BY toYYYYMMDD(fromUnixTimestamp64Nano(time_ns, 'UTC'))
 ORDER BY (step, metric, partition, time_ns)
-SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728, ttl_only_drop_parts = 1
+SETTINGS non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 134217728,
+    max_parts_to_merge_at_once = 20, merge_max_block_size_bytes = 4194304, ttl_only_drop_parts = 1
 COMMENT 'The pipeline''s own metrics.';
