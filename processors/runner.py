@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -30,14 +30,14 @@ TELEMETRY_S: Final = 5.0
 
 
 class Unit(Protocol):
-    """What a thread runs: a worker or a writer."""
+    """What a thread runs: a worker or a writer. ``idle_since``: nothing to do and nothing held since then."""
 
     name: str
     idle_since: float | None
 
     def round(self, timeout_s: float) -> bool: ...
-    def holding(self) -> bool: ...
     def close(self) -> None: ...
+    def abandon(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Slot:
 
 @dataclass
 class Pipeline:
-    """Units on a stream and a store, a few to a thread. ``groups`` are tuples of unit names that share one."""
+    """Units on a stream and a store, a thread each."""
 
     stream: Stream
     store: Store | None
@@ -76,13 +76,12 @@ class Pipeline:
         self.stream.ensure_topics(TOPICS)
         if self.settings.metrics_port:
             self.metrics.serve(self.settings.metrics_address, self.settings.metrics_port)
-        for group in self._groups():
-            slots = [Slot(name, self._maker(name)) for name in group]
-            for slot in slots:
-                slot.unit = slot.make()  # joined before anything is published: the in-memory stream keeps it for them
-            self._slots.extend(slots)
-            thread = threading.Thread(target=self._run, args=(slots,), name="+".join(group)[:60], daemon=True)
-            self._threads.append(thread)
+        for name in self.names:
+            make = self._maker(name)
+            # Joined before anything is published: the in-memory stream keeps messages for groups that it knows.
+            slot = Slot(name, make, make())
+            self._slots.append(slot)
+            self._threads.append(threading.Thread(target=self._run, args=(slot,), name=name, daemon=True))
         if self.with_telemetry:
             self._threads.append(threading.Thread(target=self._report, name="telemetry", daemon=True))
         for thread in self._threads:
@@ -112,7 +111,8 @@ class Pipeline:
         now = self.clock.monotonic_s()
         for slot in self._slots:
             unit = slot.unit
-            if unit is None or unit.idle_since is None or now - unit.idle_since < idle_s or unit.holding():
+            since = None if unit is None else unit.idle_since
+            if since is None or now - since < idle_s:
                 return False
         return True
 
@@ -122,15 +122,6 @@ class Pipeline:
             pass
         self.stop()
 
-    def _groups(self) -> Iterable[tuple[str, ...]]:
-        """Steps and heavy writers have a thread each, the small writers share one."""
-        heavy = {f"write-{w.table}" for w in WRITES if w.heavy}
-        steps = [n for n in self.names if n in {s.name for s in STEPS}]
-        clocks = tuple(n for n in steps if n in ("fleet_clocks", "align"))
-        rest = tuple(n for n in steps if n not in clocks)
-        small = tuple(n for n in self.names if n.startswith("write-") and n not in heavy)
-        return [g for g in (clocks, rest, *((n,) for n in self.names if n in heavy), small) if g]
-
     def _maker(self, name: str) -> Callable[[], Unit]:
         for step in STEPS:
             if step.name == name:
@@ -138,64 +129,56 @@ class Pipeline:
                 return lambda: Worker(made, self.stream, instance=self.instance, metrics=self.metrics,
                                       commit_interval_s=self.settings.commit_interval_s,
                                       held_bytes=self.settings.held_bytes, clock=self.clock)
-        spec = next(w for w in WRITES if f"write-{w.table}" == name)
+        spec = next(w for w in WRITES if w.name == name)
         store = self.store
         if store is None:
             raise UsageError(f"{name} needs a store")
-        return lambda: Writer(spec.table, spec.topics, self.stream, store, metrics=self.metrics,
+        return lambda: Writer(spec.name, spec.targets, self.stream, store, metrics=self.metrics,
                               insert_rows=self.settings.insert_rows, linger_s=self.settings.insert_linger_s,
                               clock=self.clock)
 
-    def _run(self, slots: list[Slot]) -> None:
+    def _run(self, slot: Slot) -> None:
         try:
             while not self._stop.is_set():
-                busy = False
-                for slot in slots:
-                    busy |= self._turn(slot, 0.0 if len(slots) > 1 else POLL_S)
-                if not busy and len(slots) > 1:
-                    self._stop.wait(POLL_S / 4)
+                self._turn(slot)
         except BaseException as error:  # told to whoever waits, and the others are stopped
-            log.exception("unit failed")
-            self.error = self.error or error
-            self._stop.set()
+            log.exception("unit failed", extra={"unit": slot.name})
+            self._fail(error)
         finally:
-            for slot in slots:
-                self._close(slot)
+            self._close(slot)
 
-    def _turn(self, slot: Slot, timeout_s: float) -> bool:
+    def _turn(self, slot: Slot) -> None:
         try:
             if slot.unit is None:
                 slot.unit = slot.make()
-            return slot.unit.round(timeout_s)
+            slot.unit.round(POLL_S)
+            return
         except FencedError as error:
             log.warning("replaced by another worker, joining again", extra={"unit": slot.name, "error": str(error)})
         except RetryError as error:
             log.warning("passing fault, starting again", extra={"unit": slot.name, "error": str(error)})
             self._stop.wait(BACKOFF_S)
-        self._abandon(slot)
-        return True
-
-    def _abandon(self, slot: Slot) -> None:
         unit, slot.unit = slot.unit, None
-        if isinstance(unit, Worker):
+        if unit is not None:
             unit.abandon()
-        elif unit is not None:
-            self._leave(slot.name, unit)
-
-    def _leave(self, name: str, unit: Unit) -> None:
-        try:
-            unit.close()
-        except (FencedError, RetryError) as error:
-            log.warning("closed without its last commit", extra={"unit": name, "error": str(error)})
 
     def _close(self, slot: Slot) -> None:
         unit, slot.unit = slot.unit, None
         if unit is None:
             return
         try:
-            self._leave(slot.name, unit)
+            if self.error is None:
+                unit.close()
+            else:
+                unit.abandon()
+        except (FencedError, RetryError) as error:
+            log.warning("closed without its last commit", extra={"unit": slot.name, "error": str(error)})
         except BaseException as error:  # noqa: BLE001 - the first error is the one to tell
-            self.error = self.error or error
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = self.error or error
+        self._stop.set()
 
     def _report(self) -> None:
         producer = self.stream.producer(f"telemetry-{self.instance}")

@@ -30,6 +30,7 @@ from processors.bottleneck.step import BottleneckStep
 from processors.clocks.fleet import FleetClockStep
 from processors.clocks.pair import PairRules
 from processors.windows.step import WindowsStep
+from processors.writer import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,10 @@ class StepSpec:
 
 @dataclass(frozen=True, slots=True)
 class WriteSpec:
-    """A table and the topics that fill it, each with the condition its rows fulfil in the table."""
+    """A writer: its topics, and where the rows of each go."""
 
-    table: str
-    topics: dict[str, str]
-    heavy: bool = False
+    name: str
+    targets: dict[str, Target]
 
 
 def _rules(settings: PipelineSettings) -> PairRules:
@@ -64,20 +64,19 @@ STEPS: Final = (
     StepSpec("bottleneck", lambda s: BottleneckStep(), "what limits each window, with its share and limits"),
 )
 
-_ANY: Final = "1"
+_SPANS: Final = "aligned.spans"
 
 WRITES: Final = (
-    *(WriteSpec(t.name.removeprefix("aligned."), {t.name: _ANY}, heavy=t.name == "aligned.spans")
-      for t in ALIGNED_TOPICS.values()),
-    WriteSpec("segments", {SEGMENTS_TOPIC.name: "target_clock != 'fleet'",
-                           FLEET_SEGMENTS.name: "target_clock = 'fleet'"}),
-    WriteSpec("windows", {WINDOWS_TOPIC.name: _ANY}),
-    WriteSpec("verdicts", {VERDICTS_TOPIC.name: _ANY}),
-    WriteSpec("incidents", {INCIDENTS_TOPIC.name: _ANY}),
-    WriteSpec("coverage", {COVERAGE_TOPIC.name: _ANY}),
-    WriteSpec("dead_letters", {DEAD_LETTERS_TOPIC.name: _ANY}),
-    WriteSpec("telemetry", {TELEMETRY_TOPIC.name: _ANY}),
+    WriteSpec("write-spans", {_SPANS: Target("spans")}),
+    WriteSpec("write-readings", {t.name: Target(t.name.removeprefix("aligned.")) for t in ALIGNED_TOPICS.values()
+                                 if t.name != _SPANS}),
+    WriteSpec("write-results", {
+        SEGMENTS_TOPIC.name: Target("segments", "target_clock != 'fleet'"),
+        FLEET_SEGMENTS.name: Target("segments", "target_clock = 'fleet'"),
+        **{t.name: Target(t.name) for t in (WINDOWS_TOPIC, VERDICTS_TOPIC, INCIDENTS_TOPIC, COVERAGE_TOPIC,
+                                            DEAD_LETTERS_TOPIC, TELEMETRY_TOPIC)},
+    }),
 )
 
-UNITS: Final = (*(s.name for s in STEPS), *(f"write-{w.table}" for w in WRITES))
+UNITS: Final = (*(s.name for s in STEPS), *(w.name for w in WRITES))
 """Names that `fleetscope process` takes, in the order of the flow."""

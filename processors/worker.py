@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 QUEUED_BYTES: Final = 8 * 1024 * 1024
 MERGE_WAIT_S: Final = 1.0
+LAG_S: Final = 0.2
 
 
 @runtime_checkable
@@ -48,7 +49,6 @@ class Task:
 
     partition: int
     state: Any
-    broadcast: Reader | None
     queues: dict[str, deque[Message]]
     queued_bytes: dict[str, int]
     next_offset: dict[TopicPartition, int] = field(default_factory=dict)
@@ -74,6 +74,9 @@ class Worker:
         self._producer: TransactionalProducer = stream.transactional_producer(f"{step.name}-{instance}")
         self._open = False
         self._committed_at = self._clock.monotonic_s()
+        self._reader: Reader | None = None
+        self._lag: dict[TopicPartition, int] = {}
+        self._lag_at = -1.0
         self._consumer: Consumer = stream.consumer(step.name, step.inputs, on_assigned=self._assigned,
                                                    on_revoked=self._revoked)
         self.idle_since: float | None = None
@@ -91,12 +94,11 @@ class Worker:
         now = self._clock.monotonic_s()
         if self._open and (now - self._committed_at >= self._interval or not busy):
             self.commit()
-        idle = not busy and not self._open and not self._pending()
+        idle = not busy and not self._open and not self._pending() and self._at_end() and not self._holding()
         self.idle_since = (self.idle_since or now) if idle else None
         return busy
 
-    def holding(self) -> bool:
-        """True while any state waits with rows."""
+    def _holding(self) -> bool:
         return any(self.step.held(task.state) for task in self._tasks.values())
 
     def commit(self) -> None:
@@ -123,6 +125,7 @@ class Worker:
         try:
             self.commit()
         finally:
+            self._close_reader()
             self._consumer.close()
             self._producer.close()
 
@@ -134,41 +137,55 @@ class Worker:
         except (FencedError, RetryError) as error:
             log.warning("transaction left to the broker", extra={"step": self.name, "error": str(error)})
         self._open = False
+        self._close_reader()
         self._consumer.close()
         self._producer.close()
 
     # assignment
 
     def _assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        for partition in sorted({at.partition for at in partitions} - self._tasks.keys()):
-            saved = self._load(partition)
-            topics = [TopicPartition(t, p) for t in self.step.broadcast for p in range(self._stream.partitions(t))]
+        taken = sorted({at.partition for at in partitions} - self._tasks.keys())
+        snapshots = self._load(taken)
+        for partition in taken:
+            saved = snapshots.get(partition)
             self._tasks[partition] = Task(
                 partition, self.step.start() if saved is None else self.step.restore(saved),
-                self._stream.reader(topics) if topics else None,
                 {t: deque() for t in self.step.inputs}, dict.fromkeys(self.step.inputs, 0))
             log.info("partition taken", extra={"step": self.name, "partition": partition, "restored": bool(saved)})
+        self._lag_at = -1.0
+        whole = [TopicPartition(t, p) for t in self.step.broadcast for p in range(self._stream.partitions(t))]
+        if whole and taken:  # from its beginning: the states of the new tasks have none of it
+            self._close_reader()
+            self._reader = self._stream.reader(whole)
 
     def _revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Eager rebalance: everything goes; what was done is committed while this member still owns it."""
         self.commit()
         for partition in {at.partition for at in partitions} & self._tasks.keys():
-            reader = self._tasks.pop(partition).broadcast
-            if reader is not None:
-                reader.close()
+            del self._tasks[partition]
+        self._close_reader()
         self._paused -= set(partitions)
 
-    def _load(self, partition: int) -> bytes | None:
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _load(self, partitions: Sequence[int]) -> dict[int, bytes]:
+        """The latest snapshots; also waits for those of transactions that are still being decided."""
+        if not partitions:
+            return {}
         count = self._stream.partitions(SNAPSHOTS.name)
-        reader = self._stream.reader([TopicPartition(SNAPSHOTS.name, partition % count)])
-        key = f"{self.name}/{partition}".encode()
-        value = None
+        where = sorted({partition % count for partition in partitions})
+        reader = self._stream.reader([TopicPartition(SNAPSHOTS.name, p) for p in where])
+        wanted = {f"{self.name}/{p}".encode(): p for p in partitions}
+        found: dict[int, bytes] = {}
         while not reader.caught_up():
             for message in reader.poll(100, 0.2):
-                if message.key == key:
-                    value = message.value
+                if message.key in wanted and message.value is not None:
+                    found[wanted[message.key]] = message.value
         reader.close()
-        return value
+        return found
 
     def _snapshot(self, task: Task) -> Encoded:
         data = self.step.snapshot(task.state)
@@ -218,7 +235,25 @@ class Worker:
 
     def _lags(self, topic: str, partition: int) -> bool:
         at = TopicPartition(topic, partition)
-        return at not in self._paused and self._consumer.lag().get(at, 0) > 0
+        if at in self._paused:
+            return False
+        self._look_at_lag()
+        return self._lag.get(at, 0) > 0
+
+    def _look_at_lag(self) -> None:
+        """Asking may cost a round trip to the broker, so the answer holds for a while."""
+        now = self._clock.monotonic_s()
+        if now - self._lag_at >= LAG_S:
+            self._lag, self._lag_at = self._consumer.lag(), now
+            for at, lag in self._lag.items():
+                self._metrics.gauge("lag_messages", f"{self.name}:{at.topic}", at.partition, lag)
+
+    def _at_end(self) -> bool:
+        """True when this member has partitions and nothing stands before their ends."""
+        if not self._tasks:
+            return False
+        self._look_at_lag()
+        return not any(self._lag.values())
 
     def _starving(self, task: Task) -> bool:
         if not isinstance(self.step, CanStarve):
@@ -255,21 +290,20 @@ class Worker:
 
     def _broadcast(self) -> bool:
         done = False
-        for task in self._tasks.values():
-            if task.broadcast is None:
-                continue
-            while messages := task.broadcast.poll(500, 0.0):
-                done = True
-                for message in messages:
-                    origin = Origin(message.topic, message.partition, message.offset)
-                    try:
-                        batch = decode(message.key, message.value, message.headers, origin)
-                    except RejectedError as error:
-                        log.warning("broadcast message refused", extra={"step": self.name, "error": str(error)})
-                        continue
+        while self._reader is not None and (messages := self._reader.poll(500, 0.0)):
+            done = True
+            for message in messages:
+                origin = Origin(message.topic, message.partition, message.offset)
+                try:
+                    batch = decode(message.key, message.value, message.headers, origin)
+                except RejectedError as error:
+                    log.warning("broadcast message refused", extra={"step": self.name, "error": str(error)})
+                    continue
+                for task in self._tasks.values():
                     task.state, outputs = self.step.on_batch(task.state, batch)
-                    task.dirty |= bool(outputs)
-                    self._publish(outputs)
+                    if outputs:
+                        task.dirty = True
+                        self._publish(outputs)
         return done
 
     def _publish(self, outputs: Iterable[Output]) -> None:

@@ -33,6 +33,15 @@ log = logging.getLogger(__name__)
 
 RETRIES: Final = 6
 MAX_QUEUED_ROWS: Final = 400_000
+LAG_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The table that a topic's rows go to, and the condition they fulfil there (where topics share a table)."""
+
+    table: str
+    condition: str = "1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +81,12 @@ class Lane:
 
 
 class Writer:
-    """A member of the group that fills ``table``. ``round`` does one turn.
+    """A member of the group ``name``. ``round`` does one turn. ``targets`` says for each topic where its rows go."""
 
-    ``topics`` names what the table is filled from, each with the condition that its rows fulfil in the table.
-    """
-
-    def __init__(self, table: str, topics: Mapping[str, str], stream: Stream, store: Store, *, metrics: Metrics,
+    def __init__(self, name: str, targets: Mapping[str, Target], stream: Stream, store: Store, *, metrics: Metrics,
                  insert_rows: int, linger_s: float, clock: Clock | None = None) -> None:
-        self.name = f"write-{table}"
-        self.table = table
-        self.topics = tuple(topics)
-        self._conditions = dict(topics)
+        self.name = name
+        self._targets = dict(targets)
         self._stream = stream
         self._store = store
         self._metrics = metrics
@@ -91,7 +95,9 @@ class Writer:
         self._clock = clock or SystemClock()
         self._lanes: dict[TopicPartition, Lane] = {}
         self._producer: Producer | None = None
-        self._consumer: Consumer = stream.consumer(self.name, self.topics, on_assigned=self._assigned,
+        self._lag_at = -1.0
+        self._ended = False
+        self._consumer: Consumer = stream.consumer(name, tuple(targets), on_assigned=self._assigned,
                                                    on_revoked=self._revoked)
         self.idle_since: float | None = None
 
@@ -101,17 +107,30 @@ class Writer:
         for message in messages:
             self._take(message)
         busy = bool(messages)
+        if busy:
+            self._ended = False
         now = self._clock.monotonic_s()
         for lane in list(self._lanes.values()):
             busy |= self._write(lane, now, drained=not messages)
         self._throttle()
-        idle = not busy and not any(lane.batches for lane in self._lanes.values())
+        idle = not busy and not self._holding() and self._at_end(now)
         self.idle_since = (self.idle_since or now) if idle else None
         return busy
 
-    def holding(self) -> bool:
-        """True while rows wait for their insert."""
+    def _holding(self) -> bool:
         return any(lane.batches for lane in self._lanes.values())
+
+    def _at_end(self, now: float) -> bool:
+        """True when this member has partitions and nothing stands before their ends; asked now and then."""
+        if not self._lanes:
+            return False
+        if now - self._lag_at >= LAG_S:
+            self._lag_at = now
+            lag = self._consumer.lag()
+            self._ended = not any(lag.values())
+            for at, messages in lag.items():
+                self._metrics.gauge("lag_messages", f"{self.name}:{at.topic}", at.partition, messages)
+        return self._ended
 
     def close(self) -> None:
         """Insert what is there and leave the group."""
@@ -122,6 +141,12 @@ class Writer:
             self._consumer.close()
             if self._producer is not None:
                 self._producer.close()
+
+    def abandon(self) -> None:
+        """Leave the group as it is: what was not committed is read again."""
+        self._consumer.close()
+        if self._producer is not None:
+            self._producer.close()
 
     def _assigned(self, partitions: Sequence[TopicPartition]) -> None:
         for at in partitions:
@@ -169,9 +194,9 @@ class Writer:
         end = lane.next_offset
         if lane.batches:
             start = _offset(lane.batches[0])
-            plan = Plan(start, end, _token(self.table, lane.at, start, end))
+            plan = Plan(start, end, _token(lane.at, start, end))
             self._consumer.commit({lane.at: Position(start, plan.metadata())})
-            self._insert(arrange(list(lane.batches)), plan.token)
+            self._insert(lane.at, arrange(list(lane.batches)), plan.token)
             self._metrics.count("rows", self.name, lane.at.partition, lane.rows)
         self._consumer.commit({lane.at: Position(end)})
         lane.batches.clear()
@@ -189,8 +214,8 @@ class Writer:
             rows = arrange(inside)
             missing = self._not_stored(lane.at, plan, rows)
             if missing.num_rows:
-                self._insert(missing, plan.token)
-            log.info("range repeated", extra={"table": self.table, "token": plan.token, "rows": rows.num_rows,
+                self._insert(lane.at, missing, plan.token)
+            log.info("range repeated", extra={"unit": self.name, "token": plan.token, "rows": rows.num_rows,
                                               "missing": missing.num_rows})
         self._consumer.commit({lane.at: Position(plan.end)})
         for batch in inside:
@@ -206,29 +231,31 @@ class Writer:
         and aligned rows are compared one by one. In the other tables a repeat replaces itself.
         """
         parameters: dict[str, int] = {"partition": at.partition, "start": plan.start, "end": plan.end}
-        where = (f"{self._conditions[at.topic]} AND input_partition = {{partition:Int32}} AND "
+        target = self._targets[at.topic]
+        where = (f"{target.condition} AND input_partition = {{partition:Int32}} AND "
                  "input_offset >= {start:Int64} AND input_offset < {end:Int64}")
         if "row" not in rows.column_names:
-            stored = self._store.query(f"SELECT DISTINCT input_offset AS at FROM {self.table} WHERE {where}",
+            stored = self._store.query(f"SELECT DISTINCT input_offset AS at FROM {target.table} WHERE {where}",
                                        parameters)
             key = rows.column("input_offset")
         else:
             stored = self._store.query(
-                f"SELECT input_offset * 65536 + row % 65536 AS at FROM {self.table} WHERE {where}", parameters)
+                f"SELECT input_offset * 65536 + row % 65536 AS at FROM {target.table} WHERE {where}", parameters)
             key = pc.add(pc.multiply(rows.column("input_offset"), 65_536),
                          pc.bit_wise_and(rows.column("row"), 65_535))
         have = stored.column("at").combine_chunks().cast(pa.int64())
         return rows.filter(pc.invert(pc.is_in(key.cast(pa.int64()), value_set=have)))
 
-    def _insert(self, rows: pa.Table, token: str) -> None:
+    def _insert(self, at: TopicPartition, rows: pa.Table, token: str) -> None:
+        table = self._targets[at.topic].table
         for attempt in range(RETRIES):
             try:
-                self._store.insert(self.table, rows, token=token)
+                self._store.insert(table, rows, token=token)
                 return
             except RetryError as error:
                 if attempt == RETRIES - 1:
                     raise
-                log.warning("insert will be repeated", extra={"table": self.table, "error": str(error)})
+                log.warning("insert will be repeated", extra={"table": table, "error": str(error)})
                 self._clock.sleep(min(0.2 * 2**attempt, 5.0))
 
     def _throttle(self) -> None:
@@ -240,9 +267,9 @@ class Writer:
             self._consumer.resume(free)
 
 
-def _token(table: str, at: TopicPartition, start: int, end: int) -> str:
+def _token(at: TopicPartition, start: int, end: int) -> str:
     """Unique to the plan, not to the range: a topic made anew counts from 0 again and must not look stored already."""
-    return f"{table}/{at.topic}/{at.partition}/{start}-{end}/{uuid4().hex}"
+    return f"{at.topic}/{at.partition}/{start}-{end}/{uuid4().hex}"
 
 
 def _offset(batch: Batch) -> int:

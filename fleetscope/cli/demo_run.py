@@ -73,6 +73,8 @@ class Demo:
         config = FleetConfig(hosts, devices, seconds, seed, begin, load_scenario(scenario))
         given = settings()
         bus = given.kafka
+        if "partitions" not in bus.model_fields_set:
+            bus = bus.model_copy(update={"partitions": MEMORY_PARTITIONS})
         if kafka:
             bus = bus.model_copy(update={"bootstrap_servers": kafka})
         if bus.topic_prefix == KafkaSettings().topic_prefix:
