@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 RETRIES: Final = 6
 MAX_QUEUED_ROWS: Final = 400_000
+POLL_MESSAGES: Final = 32
 LAG_S: Final = 0.2
 
 
@@ -103,7 +104,7 @@ class Writer:
 
     def round(self, timeout_s: float) -> bool:
         """One turn; True if anything was done."""
-        messages = self._consumer.poll(500, timeout_s)
+        messages = self._consumer.poll(POLL_MESSAGES, timeout_s)
         for message in messages:
             self._take(message)
         busy = bool(messages)
@@ -111,7 +112,7 @@ class Writer:
             self._ended = False
         now = self._clock.monotonic_s()
         for lane in list(self._lanes.values()):
-            busy |= self._write(lane, now, drained=not messages)
+            busy |= self._write(lane, now)
         self._throttle()
         idle = not busy and not self._holding() and self._at_end(now)
         self.idle_since = (self.idle_since or now) if idle else None
@@ -136,7 +137,7 @@ class Writer:
         """Insert what is there and leave the group."""
         try:
             for lane in list(self._lanes.values()):
-                self._write(lane, self._clock.monotonic_s(), drained=True, force=True)
+                self._write(lane, self._clock.monotonic_s(), force=True)
         finally:
             self._consumer.close()
             if self._producer is not None:
@@ -183,25 +184,39 @@ class Writer:
         self._producer.flush()
         self._metrics.count("dead_letters", self.name, message.partition, 1)
 
-    def _write(self, lane: Lane, now: float, *, drained: bool, force: bool = False) -> bool:
+    def _write(self, lane: Lane, now: float, *, force: bool = False) -> bool:
         if lane.next_offset is None or lane.waiting_since is None:
             return False
         if lane.repeat is not None:
             return self._write_again(lane)
-        due = lane.rows >= self._insert_rows or now - lane.waiting_since >= self._linger
-        if not (due or force):
-            return False
-        end = lane.next_offset
-        if lane.batches:
-            start = _offset(lane.batches[0])
+        done = False
+        while lane.rows >= self._insert_rows:
+            self._write_block(lane, _prefix(lane.batches, self._insert_rows))
+            done = True
+        if force or (lane.waiting_since is not None and now - lane.waiting_since >= self._linger):
+            self._write_block(lane, len(lane.batches))
+            lane.waiting_since = None
+            done = True
+        return done
+
+    def _write_block(self, lane: Lane, count: int) -> None:
+        """Plan, insert and commit the first ``count`` batches; all of them: up to the last message read."""
+        batches = [lane.batches[i] for i in range(count)]
+        whole = count == len(lane.batches)
+        assert lane.next_offset is not None
+        end = lane.next_offset if whole else _offset(lane.batches[count])
+        if batches:
+            start = _offset(batches[0])
             plan = Plan(start, end, _token(lane.at, start, end))
             self._consumer.commit({lane.at: Position(start, plan.metadata())})
-            self._insert(lane.at, arrange(list(lane.batches)), plan.token)
-            self._metrics.count("rows", self.name, lane.at.partition, lane.rows)
+            self._insert(lane.at, arrange(batches), plan.token)
         self._consumer.commit({lane.at: Position(end)})
-        lane.batches.clear()
-        lane.rows, lane.waiting_since = 0, None
-        return True
+        for batch in batches:
+            lane.batches.popleft()
+            lane.rows -= len(batch)
+        self._metrics.count("rows", self.name, lane.at.partition, sum(len(b) for b in batches))
+        if whole:
+            lane.waiting_since = None
 
     def _write_again(self, lane: Lane) -> bool:
         """Repeat the range that an earlier owner planned: exactly its offsets, its token, only rows not stored."""
@@ -270,6 +285,16 @@ class Writer:
 def _token(at: TopicPartition, start: int, end: int) -> str:
     """Unique to the plan, not to the range: a topic made anew counts from 0 again and must not look stored already."""
     return f"{at.topic}/{at.partition}/{start}-{end}/{uuid4().hex}"
+
+
+def _prefix(batches: deque[Batch], rows: int) -> int:
+    """How many batches make ``rows`` rows; batches of one message stay together."""
+    have = 0
+    for index, batch in enumerate(batches):
+        if have >= rows and _offset(batch) != _offset(batches[index - 1]):
+            return index
+        have += len(batch)
+    return len(batches)
 
 
 def _offset(batch: Batch) -> int:

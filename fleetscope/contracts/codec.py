@@ -9,6 +9,7 @@ Arrow's null type. Symbol columns are dictionaries.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -59,7 +60,17 @@ class Limits:
     rows: int = MAX_ROWS
 
 
-_compressor = zstandard.ZstdCompressor(level=1, write_content_size=True, write_checksum=False)
+
+
+class _Frames(threading.local):
+    """zstd contexts are not safe between threads: each thread has its own."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=1, write_content_size=True, write_checksum=False)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_frames = _Frames()
 _WRITE = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=False, unify_dictionaries=False)
 
 
@@ -75,7 +86,7 @@ def encode(batch: Batch) -> Encoded:
     slim = _without_null_columns(batch.rows)
     with pa.ipc.new_stream(sink, slim.schema, options=_WRITE) as writer:
         writer.write_batch(slim)
-    value = _compressor.compress(memoryview(sink.getvalue()))
+    value = _frames.compressor.compress(memoryview(sink.getvalue()))
     return Encoded(header.host.encode(), value, encode_header(header))
 
 
@@ -219,7 +230,7 @@ def _decompress(value: bytes, limits: Limits, origin: Origin | None) -> bytes:
         raise RejectedError("corrupt", "the frame does not state its size", origin)
     if size > limits.content_bytes:
         raise RejectedError("too_large", f"the frame claims {size} bytes, at most {limits.content_bytes}", origin)
-    return zstandard.ZstdDecompressor().decompress(value, max_output_size=limits.content_bytes, allow_extra_data=False)
+    return _frames.decompressor.decompress(value, max_output_size=limits.content_bytes, allow_extra_data=False)
 
 
 def _check_schema(schema: pa.Schema, contract: Contract, header: Header, origin: Origin | None) -> None:

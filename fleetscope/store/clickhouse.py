@@ -51,7 +51,9 @@ _EMBEDDED_SETTINGS: Final[dict[str, Any]] = {
     "input_format_parallel_parsing": 0,
 }
 _EMBEDDED_OPTIONS: Final[dict[str, Any]] = {
-    "max_server_memory_usage": 900 * 1024**2,
+    # The engine counts the whole process here, this program's own rows included: a limit would refuse inserts because
+    # of memory that is not the engine's. Each query and merge has its own limit above.
+    "max_server_memory_usage": 0,
     "mark_cache_size": 32 * 1024**2,
     "index_mark_cache_size": 8 * 1024**2,
     "index_uncompressed_cache_size": 0,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -34,26 +34,36 @@ class _Log:
 
     first: int = 0
     messages: list[Message] = field(default_factory=list)
-    size: int = 0
+    before: list[int] = field(default_factory=list)
+    """Bytes ever appended before each message."""
+    total: int = 0
 
     @property
     def end(self) -> int:
         return self.first + len(self.messages)
+
+    def append(self, message: Message) -> None:
+        self.messages.append(message)
+        self.before.append(self.total)
+        self.total += len(message.value or b"")
+
+    def bytes_from(self, offset: int) -> int:
+        """Bytes from ``offset`` to the end."""
+        index = max(offset - self.first, 0)
+        return self.total - self.before[index] if index < len(self.before) else 0
 
     def compact(self) -> None:
         """Keep the last message of each key; it moves to the end, where readers meet it again without harm."""
         latest = {message.key: message for message in self.messages}
         end = self.end
         for message in latest.values():
-            self.messages.append(replace(message, offset=self.end))
-            self.size += len(message.value or b"")
+            self.append(replace(message, offset=self.end))
         self.trim(end)
 
     def trim(self, below: int) -> None:
         count = min(max(below - self.first, 0), len(self.messages))
         if count:
-            self.size -= sum(len(m.value or b"") for m in self.messages[:count])
-            del self.messages[:count]
+            del self.messages[:count], self.before[:count]
             self.first += count
 
 
@@ -68,7 +78,7 @@ class _Group:
 class MemoryStream:
     """See the module's text. ``keep`` topics are not trimmed by what groups committed (changelogs, broadcast)."""
 
-    def __init__(self, partitions: int = 1, *, limit_bytes: int = 64 * 1024 * 1024,
+    def __init__(self, partitions: int = 1, *, limit_bytes: int = 16 * 1024 * 1024,
                  keep: Sequence[str] = ("snapshots", "fleet_segments")) -> None:
         self._default_partitions = partitions
         self._limit = limit_bytes
@@ -164,13 +174,10 @@ class MemoryStream:
             if not 0 <= at.partition < count:
                 raise UsageError(f"topic {topic} has {count} partitions, there is no {partition}")
             log = self._logs[at]
-            while wait and log.size > self._limit and self._has_reader(topic):
-                if self._closed:
-                    raise RetryError("the stream is closed")
-                self._changed.wait(0.5)
-            log.messages.append(Message(topic, at.partition, log.end, message.key, message.value, message.headers,
-                                        time.time_ns() // 1_000_000))
-            log.size += len(message.value)
+            if wait:
+                self._wait_for_room(at)
+            log.append(Message(topic, at.partition, log.end, message.key, message.value, message.headers,
+                               time.time_ns() // 1_000_000))
             if topic in self._compacted and len(log.messages) > COMPACT_MESSAGES:
                 log.compact()
             elif topic in self._keep:
@@ -178,6 +185,31 @@ class MemoryStream:
             elif not self._has_reader(topic):
                 log.trim(log.end - 1)
             self._changed.notify_all()
+
+    def wait_for_room(self, topics: Collection[str]) -> None:
+        """Block while a partition of ``topics`` is full: a transaction appends without waiting, so it waits before."""
+        with self._changed:
+            for topic in topics:
+                for partition in range(self._counts[topic]):
+                    self._wait_for_room(TopicPartition(topic, partition))
+
+    def _wait_for_room(self, at: TopicPartition) -> None:
+        while self._backlog(at) > self._limit:
+            if self._closed:
+                raise RetryError("the stream is closed")
+            self._changed.wait(0.5)
+
+    def _backlog(self, at: TopicPartition) -> int:
+        """Bytes that the slowest group has not fetched. What it fetched and holds back is its own care."""
+        log = self._logs[at]
+        return max((log.bytes_from(self._fetched(group, at)) for group in self._groups.values()
+                    if at.topic in group.topics), default=0)
+
+    def _fetched(self, group: _Group, at: TopicPartition) -> int:
+        for member in group.members:
+            if at in member.assignment():
+                return member.position(at)
+        return group.committed[at].offset if at in group.committed else self._logs[at].first
 
     def store_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
         """Record committed positions and forget what every group is past."""
@@ -213,6 +245,8 @@ class MemoryStream:
                         positions[at] = part[-1].offset + 1
                         found.extend(part)
                 left = deadline - time.monotonic()
+                if found:
+                    self._changed.notify_all()  # producers that wait for room
                 if found or left <= 0 or self._closed:
                     return found
                 self._changed.wait(left)

@@ -21,6 +21,7 @@ class MemoryProducer:
         self._stream = stream
         self._id = transactional_id
         self._open: list[tuple[str, Encoded, int | None]] | None = None
+        self._topics: set[str] = set()
 
     def send(self, topic: str, message: Encoded, partition: int | None = None) -> None:
         """Append now, or at commit inside a transaction."""
@@ -30,16 +31,19 @@ class MemoryProducer:
             raise UsageError("send outside a transaction")
         else:
             self._stream.partitions(topic)
+            self._topics.add(topic)
             self._open.append((topic, message, partition))
 
     def flush(self, timeout_s: float = 30.0) -> None:
         """Nothing waits here."""
 
     def begin(self) -> None:
-        """Open a transaction. FencedError: a newer producer has this id."""
+        """Open a transaction once there is room in the topics it went to before. FencedError: a newer producer has
+        this id."""
         if self._id is None:
             raise UsageError("a plain producer has no transactions")
         self._stream.check_producer(self._id, self)
+        self._stream.wait_for_room(self._topics)
         self._open = []
 
     def commit(self, positions: Mapping[TopicPartition, Position], consumer: Consumer) -> None:
