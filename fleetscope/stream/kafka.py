@@ -160,6 +160,30 @@ class KafkaStream:
         at_offset = {self.ours(tp): entry.offset for tp, entry in found.get(wire_group, {}).items()}
         return {at: max(ends[at] - max(at_offset.get(at, -1), firsts[at]), 0) for at in every}
 
+    # for people who look from outside
+
+    def cluster(self) -> dict[str, Any]:
+        """``cluster_id``, ``brokers`` (host:port) and ``version`` of the protocol that they speak, None if not told."""
+        found = self._administer("describing the cluster", lambda admin: admin.describe_cluster())
+        brokers = found["brokers"]
+        version = None
+        if brokers:
+            one = brokers[0]["broker_id"]
+            version = self._administer("asking the version", lambda admin: admin.get_broker_version_data(one))
+        return {"cluster_id": found["cluster_id"], "brokers": [f"{b['host']}:{b['port']}" for b in brokers],
+                "version": ".".join(map(str, version.broker_version)) if version is not None else None}
+
+    def existing(self, topics: Sequence[str]) -> dict[str, int]:
+        """Partitions of those of ``topics`` that exist."""
+        counts = {topic: self._described(topic) for topic in topics}
+        return {topic: count for topic, count in counts.items() if count is not None}
+
+    def members(self, groups: Sequence[str]) -> dict[str, int]:
+        """How many live members each group has; 0 for a group that is not known."""
+        wire = [self.wire(group) for group in groups]
+        found = self._administer("describing groups", lambda admin: admin.describe_groups(wire))
+        return {group: len(found.get(self.wire(group), {}).get("members") or ()) for group in groups}
+
     def close(self) -> None:
         """Close the administration client; producers and consumers have their own ``close``."""
         if self._admin_client is not None:

@@ -135,7 +135,21 @@ def test_clock_health_takes_the_last_version_of_each_piece(db: ClickHouseStore) 
 
     put(db, "segments", [piece(0, 500, 0, "provisional", 9000), piece(0, 500, 1, "settled", 800),
                          piece(500, 600, 0, "gap", None), piece(600, 1000, 0, "settled", 600, epoch=1)])
-    assert ask(db, "clock_health") == [("h1", "gpu0", "h1", "monotonic_raw", 3, 2, 0.9, 0.1, 600, 800)]
+    known = ("h1", "gpu0", "h1", "monotonic_raw", 3, 2, 0.9, 0.1, 800, 800, 800, None, "settled")
+    assert ask(db, "clock_health") == [(*known, False)]
+    put(db, "segments", [piece(1000, 1 << 62, 0, "gap", None, epoch=1)], offset=1)
+    assert ask(db, "clock_health") == [(*known, True)]  # the end of a closed producer is no gap
+
+
+def test_freshness_tells_a_silent_host_from_a_closed_one(db: ClickHouseStore) -> None:
+    def beat(at_s: int, contract: str = "spans", *, closed: bool = False) -> dict[str, Any]:
+        return {"contract": contract, "time_ns": NOW + at_s * S, "closed": closed, "alignment": "settled"}
+
+    put(db, "windows", WINDOWS)
+    put(db, "aligned_heartbeats", [beat(0), beat(3), beat(3, "marks", closed=True)])
+    put(db, "aligned_heartbeats", [beat(1, closed=True), beat(4, closed=True)], host="h2")
+    assert ask(db, "freshness", now_ns=str(NOW + 10 * S)) == [
+        ("h1", NOW + 3 * S, NOW + 2 * S, 7.0, 1.0, False), ("h2", NOW + 4 * S, None, 6.0, None, True)]
 
 
 def test_host_readings_are_the_latest_of_each_counter(db: ClickHouseStore) -> None:
