@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleetscope.contracts.derived import ALIGNED, DERIVED
+from fleetscope.contracts.derived import ALIGNED, DERIVED, REQUESTS
 from fleetscope.contracts.raw import RAW
 from fleetscope.contracts.schema import Column, Contract
 
-CONTRACTS: Final[dict[str, Contract]] = {c.name: c for c in (*RAW, *ALIGNED, *DERIVED)}
+CONTRACTS: Final[dict[str, Contract]] = {c.name: c for c in (*RAW, *ALIGNED, *DERIVED, *REQUESTS)}
 
 __all__ = ["CONTRACTS", "Column", "Contract"]

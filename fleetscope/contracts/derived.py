@@ -115,8 +115,44 @@ WINDOWS: Final = Contract(
         Column("lost_rows", INT, "rows published and never received", minimum=0),
         Column("redelivered_rows", INT, "repeats recognised and dropped", minimum=0),
         Column("coverage", FLOAT, "share of the window's rows and time that is known", "0..1"),
+        Column("counter_errors", INT, "works whose stated work at its peak takes longer than they did", nullable=True,
+               minimum=0),
     ),
     "Time accounting of one device in one window; the states add up to window_ns exactly.",
+    time_column="window_start_ns",
+)
+
+LATE_WINDOWS: Final = Contract(
+    "late_windows", 1,
+    (
+        Column("host", SYMBOL, "host"),
+        Column("window_start_ns", INT, "first ns of the closed window to account for again", "ns since 1970"),
+        Column("window_ns", INT, "length of the window", "ns", minimum=1),
+        Column("revision", INT, "highest input offset counted, and no less than any revision the window has so far"),
+        Column("topic", SYMBOL, "topic of the message that brought what was late"),
+        Column("partition", INT, "its partition", minimum=0),
+        Column("offset", INT, "its offset", minimum=0),
+        Column("rows", INT, "rows of the message; its batch's identity is (producer, epoch, sequence, row0, rows)",
+               minimum=0),
+        Column("producer", SYMBOL, "producer of the batch"),
+        Column("epoch", INT, "its epoch"),
+        Column("sequence", INT, "its number", minimum=0),
+        Column("row0", INT, "number of its first row", minimum=0),
+        Column("late_rows", INT, "rows of the message that start in this window", minimum=0),
+        Column("spans_offset", INT, "last message with spans of the host that was counted; null: none", nullable=True),
+        Column("counters_offset", INT, "likewise counters", nullable=True),
+        Column("inventory_offset", INT, "likewise inventory", nullable=True),
+        Column("coverage_offset", INT, "likewise coverage", nullable=True),
+        Column("known_to_ns", INT, "end of the observed time where the host closed inside the window; null: all of it",
+               "ns since 1970", nullable=True),
+        Column("told_late_rows", INT, "late rows, of any window, that this window has told", minimum=0),
+        Column("told_redelivered_rows", INT, "repeats seen by accounting that this window has told", minimum=0),
+        Column("other_received_rows", INT, "counts of coverage that this window has told for time outside it"),
+        Column("other_dropped_rows", INT, "likewise"),
+        Column("other_lost_rows", INT, "likewise"),
+        Column("other_redelivered_rows", INT, "likewise"),
+    ),
+    "Closed windows for which something came, to be accounted for again from the store.",
     time_column="window_start_ns",
 )
 
@@ -209,3 +245,5 @@ TELEMETRY: Final = Contract(
 ALIGNED: Final = (ALIGNED_SPANS, ALIGNED_COUNTERS, ALIGNED_PROFILES, ALIGNED_INVENTORY, ALIGNED_MARKS,
                   ALIGNED_HEARTBEATS)
 DERIVED: Final = (SEGMENTS, WINDOWS, VERDICTS, INCIDENTS, COVERAGE, DEAD_LETTERS, TELEMETRY)
+REQUESTS: Final = (LATE_WINDOWS,)
+"""What steps ask of each other: not stored."""

@@ -10,6 +10,7 @@ from fleetscope.contracts.derived import (
     COVERAGE,
     DEAD_LETTERS,
     INCIDENTS,
+    LATE_WINDOWS,
     SEGMENTS,
     TELEMETRY,
     VERDICTS,
@@ -43,6 +44,7 @@ SEGMENTS_TOPIC: Final = Topic("segments", (SEGMENTS.name,), doc="Host-local cloc
 FLEET_SEGMENTS: Final = Topic("fleet_segments", (SEGMENTS.name,), partitions=1,
                               doc="Host clocks to fleet time; every align worker reads all of it.")
 WINDOWS_TOPIC: Final = Topic("windows", (WINDOWS.name,), retention_hours=72, doc=WINDOWS.doc)
+LATE_WINDOWS_TOPIC: Final = Topic("late_windows", (LATE_WINDOWS.name,), retention_hours=72, doc=LATE_WINDOWS.doc)
 VERDICTS_TOPIC: Final = Topic("verdicts", (VERDICTS.name,), retention_hours=72, doc=VERDICTS.doc)
 INCIDENTS_TOPIC: Final = Topic("incidents", (INCIDENTS.name,), retention_hours=72, doc=INCIDENTS.doc)
 COVERAGE_TOPIC: Final = Topic("coverage", (COVERAGE.name,), retention_hours=48, doc=COVERAGE.doc)
@@ -53,6 +55,6 @@ SNAPSHOTS: Final = Topic("snapshots", (), cleanup="compact", max_message_bytes=1
                          doc="State of every step, keyed step/partition.")
 
 TOPICS: Final = (*RAW_TOPICS.values(), CLOCK_LINKS, *ALIGNED_TOPICS.values(), SEGMENTS_TOPIC, FLEET_SEGMENTS,
-                 WINDOWS_TOPIC, VERDICTS_TOPIC, INCIDENTS_TOPIC, COVERAGE_TOPIC, DEAD_LETTERS_TOPIC, TELEMETRY_TOPIC,
-                 SNAPSHOTS)
+                 WINDOWS_TOPIC, LATE_WINDOWS_TOPIC, VERDICTS_TOPIC, INCIDENTS_TOPIC, COVERAGE_TOPIC,
+                 DEAD_LETTERS_TOPIC, TELEMETRY_TOPIC, SNAPSHOTS)
 BY_NAME: Final = {t.name: t for t in TOPICS}

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fleetscope.contracts import CONTRACTS
 from fleetscope.contracts.batch import Batch
@@ -29,7 +30,8 @@ def table_of(contract: str) -> str:
 def arrange(batches: Sequence[Batch]) -> pa.Table:
     """The rows of ``batches``, in their order, with the columns the table has besides the contract's.
 
-    Tables of aligned rows get host, producer, epoch, sequence, row, clock and late (false); all get input_partition
+    Tables of aligned rows get host, producer, epoch, sequence, row, clock and late (earlier than
+    the header's ``late_before_ns``, false where it says nothing); all get input_partition
     and input_offset, where the row's message stood. Null lists and maps become empty: neither can be null in the
     database. Chunks and dictionaries stay as they come. Raises ValueError for no batches, for batches of several
     contracts and for a batch that was never published (no origin); KeyError as `table_of`.
@@ -46,6 +48,7 @@ def arrange(batches: Sequence[Batch]) -> pa.Table:
     lengths = np.array([len(batch) for batch in batches], dtype=np.int64)
     if contract in ALIGNED:
         columns |= _identity(batches, lengths, "clock" if "clock" not in columns else BATCH_CLOCK)
+        columns["late"] = pa.chunked_array([_late(batch, str(contract.time_column)) for batch in batches], pa.bool_())
     return pa.table(columns | _origins(batches, lengths))
 
 
@@ -61,8 +64,14 @@ def _identity(batches: Sequence[Batch], lengths: npt.NDArray[np.int64], clock: s
         "sequence": _repeated([header.sequence for header in headers], lengths, np.int64),
         "row": pa.array(np.arange(total, dtype=np.int64) + np.repeat(first, lengths)),
         clock: _symbols([header.clock for header in headers], lengths),
-        "late": pa.repeat(pa.scalar(False), total),
     }
+
+
+def _late(batch: Batch, time: str) -> pa.Array:
+    limit = batch.header.late_before_ns
+    if limit is None:
+        return pa.repeat(pa.scalar(False), len(batch))
+    return pc.less(batch.rows.column(time), limit)
 
 
 def _origins(batches: Sequence[Batch], lengths: npt.NDArray[np.int64]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ HOST_SPLIT: Final = frozenset({"host", "launch_overhead", "dependency"})
 
 _EVIDENCE: Final = ("kernels", "transfers", "flops", "memory_bytes", "h2d_bytes", "d2h_bytes",
                     "launch_latency_p50_ns", "orphans", "err_ns", "received_rows", "late_rows", "dropped_rows",
-                    "lost_rows", "coverage")
+                    "lost_rows", "coverage", "counter_errors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def verdict(window: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
 
 
 def _evidence(window: Mapping[str, Any], rules: Rules, first: Share, second: Share) -> str:
-    numbers: dict[str, Any] = {name: window[name] for name in _EVIDENCE if window[name] is not None}
+    numbers: dict[str, Any] = {name: window[name] for name in _EVIDENCE if window.get(name) is not None}
     numbers["states_ns"] = {state: window[f"{state}_ns"] for state in STATE_NAMES if window[f"{state}_ns"]}
     numbers["limits"] = {s.state: [round(s.low, 6), round(s.high, 6)] for s in (first, second) if s.share > 0}
     numbers["rule"] = {"min_share": rules.min_share, "min_coverage": rules.min_coverage}

@@ -130,7 +130,7 @@ def _device_row(host: Host, name: str, seen: WindowRows, start_ns: int, stop_ns:
 def _quantities(result: Account) -> WindowRow:
     states = {f"{state}_ns": result.states[state] for state in STATE_NAMES}
     return states | {name: getattr(result, name) for name in ("kernels", "transfers", "flops", "memory_bytes",
-                                                              "h2d_bytes", "d2h_bytes")}
+                                                              "h2d_bytes", "d2h_bytes", "counter_errors")}
 
 
 def _launch_latency(start: Ints, kind: Ints, submitted: Ints,

@@ -96,3 +96,12 @@ def test_raw_contracts_have_no_table() -> None:
     assert table_of("windows") == "windows"
     with pytest.raises(KeyError):
         table_of(CONTRACTS["spans"].name)
+
+
+def test_rows_before_the_time_that_the_header_names_are_late_and_no_others() -> None:
+    times = spans(3).rows["start_ns"].to_pylist()
+    table = arrange([spans(3, late_before_ns=times[1]), spans(3, offset=1), spans(3, late_before_ns=times[2] + 1,
+                                                                                 offset=2).slice(1, 2)])
+    assert len(set(times)) == 3
+    assert times == sorted(times)
+    assert table["late"].to_pylist() == [True, False, False, False, False, False, True, True]
