@@ -88,6 +88,8 @@ class Worker:
         for message in messages:
             self._enqueue(message)
         busy |= bool(messages)
+        if busy:
+            self.idle_since = None  # at once: a long turn must not look idle to whoever waits for the end
         for task in list(self._tasks.values()):
             busy |= self._work(task)
             self._throttle(task)
@@ -292,6 +294,7 @@ class Worker:
         done = False
         while self._reader is not None and (messages := self._reader.poll(500, 0.0)):
             done = True
+            self.idle_since = None
             for message in messages:
                 origin = Origin(message.topic, message.partition, message.offset)
                 try:

@@ -105,11 +105,12 @@ class Writer:
     def round(self, timeout_s: float) -> bool:
         """One turn; True if anything was done."""
         messages = self._consumer.poll(POLL_MESSAGES, timeout_s)
-        for message in messages:
-            self._take(message)
         busy = bool(messages)
         if busy:
             self._ended = False
+            self.idle_since = None  # at once: a long turn must not look idle to whoever waits for the end
+        for message in messages:
+            self._take(message)
         now = self._clock.monotonic_s()
         for lane in list(self._lanes.values()):
             busy |= self._write(lane, now)
