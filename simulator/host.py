@@ -25,7 +25,7 @@ from simulator.probes import (
     sample_rows,
 )
 from simulator.producer import Flush, Producer, Publication
-from simulator.readings import DeviceReadings, counter_rows, demand_rows
+from simulator.readings import DeviceReadings, Row, counter_rows, demand_rows
 from simulator.scenario import Faults, Scenario
 from simulator.spans import Spans, concat, make, span_rows
 from simulator.truth import Sink, Tally
@@ -46,6 +46,7 @@ class SimulatedHost:
         self._scenario = scenario
         self._job = f"llm-serve-{index}"
         self._replicas = [Replica(scenario, seed, index, rank, end_ns) for rank in range(len(clocks.devices))]
+        self._read: list[list[Row]] = [[] for _ in range(1 + len(clocks.devices))]
         self._readings = [DeviceReadings(scenario.device, np.random.default_rng([seed, 4, index, rank]))
                           for rank in range(len(clocks.devices))]
         self._host_spans = [make(0) for _ in clocks.devices]
@@ -86,7 +87,9 @@ class SimulatedHost:
             rows = inventory_rows(self._scenario, self._clocks, 0)
             yield from self._agent.publish("inventory", RAW, rows, flush)
         yield from self._spans(flush)
-        yield from self._counters(begin_ns, flush)
+        self._read_counters(begin_ns, flush)
+        if beat:  # counters are quiet: they wait for the beat, spans do not
+            yield from self._counters(flush)
         if begin_ns == 0:
             yield from self._agent.publish("marks", RAW, mark_rows(self._scenario, self._clocks, 0), flush)
         if closing:
@@ -115,15 +118,20 @@ class SimulatedHost:
     def _ended(spans: Spans, flush_ns: int) -> Spans:
         return spans.take(spans.end <= flush_ns)
 
-    def _counters(self, begin_ns: int, flush: Flush) -> Iterator[Publication]:
-        demand = []
+    def _read_counters(self, begin_ns: int, flush: Flush) -> None:
+        host, *devices = self._read
         for rank, replica in enumerate(self._replicas):
-            demand += demand_rows(replica.demand, rank, begin_ns, flush.true_ns)
+            host += demand_rows(replica.demand, rank, begin_ns, flush.true_ns)
             replica.demand = replica.demand[-1:]
-        yield from self._agent.publish("counters", RAW, counter_rows(demand, self._clocks.raw, None), flush)
-        for clock, readings, spans in zip(self._clocks.devices, self._readings, self._device_spans, strict=True):
-            rows = readings.read(spans, begin_ns, flush.true_ns)
-            yield from self._agent.publish("counters", clock.name, counter_rows(rows, clock, clock.name), flush)
+        for rows, readings, spans in zip(devices, self._readings, self._device_spans, strict=True):
+            rows += readings.read(spans, begin_ns, flush.true_ns)
+
+    def _counters(self, flush: Flush) -> Iterator[Publication]:
+        raw, devices = self._clocks.raw, self._clocks.devices
+        for clock, device, rows in zip((raw, *devices), (None, *(d.name for d in devices)), self._read, strict=True):
+            if rows:
+                yield from self._agent.publish("counters", clock.name, counter_rows(rows, clock, device), flush)
+                rows.clear()
 
     def _promises(self, flush_ns: int) -> list[tuple[str, str, int]]:
         """(contract, clock, ticks) of the agent: nothing earlier comes later. Spans under way hold theirs back."""

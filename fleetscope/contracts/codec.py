@@ -39,6 +39,8 @@ MAX_FLEET_NS: Final = 7_258_118_400_000_000_000
 _TEXT_HEADERS: Final = ("contract", "host", "producer", "clock")
 _REQUIRED: Final = ("contract", "version", "host", "producer", "epoch", "sequence", "rows")
 _PREFIX: Final = "fs-"
+_KEYS: Final = {name: _PREFIX + name.replace("_", "-") for name in Header.__dataclass_fields__}
+_NAMES: Final = {key: name for name, key in _KEYS.items()}
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
@@ -123,16 +125,15 @@ def _without_null_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def encode_header(header: Header) -> Headers:
     """Headers as Kafka carries them: text, one entry a field, absent where None."""
-    fields = ((name, getattr(header, name)) for name in Header.__dataclass_fields__)
-    return tuple((_PREFIX + name.replace("_", "-"), str(value).encode()) for name, value in fields if value is not None)
+    fields = ((key, getattr(header, name)) for name, key in _KEYS.items())
+    return tuple((key, str(value).encode()) for key, value in fields if value is not None)
 
 
 def decode_header(headers: Iterable[tuple[str, bytes]], origin: Origin | None = None) -> Header:
     """The header of a message; raises RejectedError naming what is missing or malformed."""
     raw: dict[str, str] = {}
     for key, value in headers:
-        if key.startswith(_PREFIX):
-            name = key[len(_PREFIX):].replace("-", "_")
+        if (name := _NAMES.get(key)) is not None:
             if name in raw:
                 raise RejectedError("bad_header", f"{_shown(key)} stands twice", origin)
             try:

@@ -23,6 +23,7 @@ from fleetscope.stream.partition import partition_of
 __all__ = ["MemoryConsumer", "MemoryProducer", "MemoryReader", "MemoryStream", "partition_of"]
 
 
+WAKE_S: Final = 0.01
 COMPACT_MESSAGES: Final = 512
 KEPT_MESSAGES: Final = 50_000
 """How much of a kept topic is held: of a broadcast topic far more than any map reaches back."""
@@ -184,7 +185,6 @@ class MemoryStream:
                 log.trim(log.end - KEPT_MESSAGES)
             elif not self._has_reader(topic):
                 log.trim(log.end - 1)
-            self._changed.notify_all()
 
     def wait_for_room(self, topics: Collection[str]) -> None:
         """Block while a partition of ``topics`` is full: a transaction appends without waiting, so it waits before."""
@@ -249,7 +249,8 @@ class MemoryStream:
                     self._changed.notify_all()  # producers that wait for room
                 if found or left <= 0 or self._closed:
                     return found
-                self._changed.wait(left)
+                # Woken by the clock, not by each message: a busy stream would wake every waiting thread all the time.
+                self._changed.wait(min(left, WAKE_S))
 
     def ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """One past the last offset."""

@@ -35,6 +35,8 @@ NS: Final = 1_000_000_000
 KEEP_NS: Final = 60 * NS
 FOREIGN_NS: Final = 300 * NS
 """How much of the map of a host is kept before its first row came."""
+DECISIVE: Final = ("clock_samples", "heartbeats")
+"""Kinds of batches that others may wait for."""
 MARGIN_NS: Final = 1_000
 """Watermarks stay this far behind promises: pieces of a map meet with a rounding of some ns."""
 
@@ -86,12 +88,13 @@ class AlignStep:
             self._read_again(host, batch)
         else:
             self._take(host, batch)
+            if batch.header.contract not in DECISIVE and not self._ready(host, batch):
+                return state, []  # it waits, and nothing that others wait for has changed
         return state, list(self._settle(host))
 
     def on_rejected(self, state: AlignState, header: Header) -> AlignState:
         """A message with a readable header became a dead letter: its rows are not lost without a trace."""
-        tally = state.host(header.host).progress.tally(header.stream)
-        tally.rejected[header.sequence] = header.rows
+        state.host(header.host).progress.tally(header.stream).refused(header.sequence, header.rows)
         return state
 
     def on_end(self, state: AlignState) -> list[Output]:
@@ -100,6 +103,7 @@ class AlignStep:
         for host in state.hosts.values():
             for name, clock in host.clocks.items():
                 finish(clock.pair, self._rules(name))
+                clock.closed = True
             host.samples_through = END
             if host.fleet.segments and host.fleet.through != END:
                 host.fleet.extend([beyond(host.fleet.segments[-1])])
@@ -187,7 +191,7 @@ class AlignStep:
 
     def _wait(self, host: Host, batch: Batch) -> None:
         header = batch.header
-        key = LaneKey(header.producer, header.contract, header.clock)
+        key = _lane(batch)
         if header.contract != "heartbeats" and header.epoch >= host.progress.epochs.get(header.producer, 0):
             host.progress.lanes.setdefault(key, Lane())  # no watermark before it was promised
         host.waiting.setdefault(key, deque()).append(batch)
@@ -217,7 +221,18 @@ class AlignStep:
             if clock is None:
                 clock = LocalClock(Pair(exchange.remote_hz), batch.header.producer)
                 host.clocks[exchange.remote_clock] = clock
+            elif clock.producer != batch.header.producer and not self._taken_over(clock, batch, exchange.after):
+                host.bad_samples += 1
+                continue
             add_probes(clock.pair, [remote_to_local(exchange)], self._rules(exchange.remote_clock))
+
+    def _taken_over(self, clock: LocalClock, batch: Batch, at: int) -> bool:
+        """One producer measures a clock, since only it can say how far; another one follows when that one is silent."""
+        latest = clock.pair.burst or (clock.pair.nodes[-1] if clock.pair.nodes else None)
+        if not clock.closed and latest is not None and at - latest.local <= self.rules.limit_s * NS:
+            return False
+        clock.producer, clock.closed, clock.sealed = batch.header.producer, False, False
+        return True
 
     def _rules(self, clock: str) -> PairRules:
         return replace(self.rules, assumptions=assumptions_for(clock))
@@ -229,7 +244,7 @@ class AlignStep:
         self._advance_clocks(host)
         for name, clock in host.clocks.items():
             ready = clock.pair.take()
-            if host.samples_through == END and not clock.sealed and (ready or clock.map.segments):
+            if clock.closed and not clock.sealed and (ready or clock.map.segments):
                 ready.append(beyond((ready or clock.map.segments)[-1]))
                 clock.sealed = True
             if ready:
@@ -256,11 +271,22 @@ class AlignStep:
                     if clock.producer != key.producer:
                         continue
                     rules = self._rules(name)
+                    clock.closed = beat.closed
                     if beat.closed:
                         finish(clock.pair, rules)
                     else:
                         clock.sealed = False
                         advance(clock.pair, beat.through, rules)
+
+    def _ready(self, host: Host, batch: Batch) -> bool:
+        """True where the first waiting batch of the same lane could go out, or must."""
+        queue = host.waiting.get(_lane(batch))
+        if not queue:
+            return False
+        route = self._route(host, queue[0], final=False)
+        if route is None:
+            return self._hopeless(host, queue[0])
+        return not len(queue[0]) or route.decided(int(queue[0].header.max_time or 0))
 
     def _release(self, host: Host, final: bool) -> Iterator[Output]:
         for key, queue in host.waiting.items():
@@ -293,24 +319,27 @@ class AlignStep:
         """How to map the batch; None while it is not known."""
         if not host.fleet.segments:
             return None
-        clock = batch.header.clock
+        clock, flushed = batch.header.clock, batch.header.flushed_ticks
         if clock == RAW_CLOCK:
-            return Route(None, host.fleet)
+            return Route(None, host.fleet, flushed)
         if clock in host.clocks and (host.clocks[clock].map.segments or not final):
-            return Route(host.clocks[clock].map, host.fleet)
-        flushed = batch.header.flushed_ticks
-        overdue = flushed is None or _finite(host.samples_through) >= flushed + round(self.rules.limit_s * NS)
-        if not (overdue or final):
-            return Route(SegmentMap(), host.fleet)
+            return Route(host.clocks[clock].map, host.fleet, flushed)
+        if not (flushed is None or final or self._unmeasured(host, flushed)):
+            return Route(SegmentMap(), host.fleet, flushed)
         last = batch.header.max_time or 0
         anchor = flushed if flushed is not None else host.fleet.segments[-1].src0
         never = Segment(0, -END, END, last, anchor, ONE_Q32, None, None, "gap", anchor)
-        return Route(SegmentMap([never]), host.fleet)
+        return Route(SegmentMap([never]), host.fleet, flushed)
+
+    def _unmeasured(self, host: Host, at: int) -> bool:
+        """True when a clock without a sample by host time ``at`` will not get one in time."""
+        return _finite(host.samples_through) >= at + round(self.rules.limit_s * NS) or self._long_ago(host, at)
 
     def _hopeless(self, host: Host, batch: Batch) -> bool:
-        flushed = batch.header.flushed_ticks or 0
-        newest = max(host.progress.latest.values(), default=0)
-        return newest - flushed >= self.no_reference_s * NS
+        return self._long_ago(host, batch.header.flushed_ticks or 0)
+
+    def _long_ago(self, host: Host, at: int) -> bool:
+        return max(host.progress.latest.values(), default=0) - at >= self.no_reference_s * NS
 
     def _account(self, host: Host) -> Iterator[Output]:
         """Coverage rows of the beats whose batches have come or are given up."""
@@ -328,13 +357,16 @@ class AlignStep:
         progress = host.progress
         if host.reread:  # rows that waited before a restart are not here yet
             return
+        if any(queue and key.contract != "heartbeats" and key not in progress.lanes
+               for key, queue in host.waiting.items()):  # rows of a producer's former epoch
+            return
         marks: list[int | None] = []
         for key, lane in progress.lanes.items():
             if key.contract == "clock_samples":
                 continue
             while lane.beats and self._kept(host, key, lane.beats[0]):
                 beat = lane.beats.pop(0)
-                mark = END if beat.closed else self._fleet_time(host, key.clock, beat.through) - MARGIN_NS
+                mark = END if beat.closed else self._mark(host, key.clock, beat)
                 lane.watermark = mark if lane.watermark is None else max(mark, lane.watermark)
             marks.append(lane.watermark)
         known = [m for m in marks if m is not None]
@@ -351,14 +383,17 @@ class AlignStep:
             return False
         if host.progress.tally(stream).beats and host.progress.tally(stream).beats[0].time <= beat.time:
             return False
-        return beat.closed or self._mark_route(host, key.clock).decided(beat.through)
+        if beat.closed:
+            return True
+        if _unknown(host, key.clock) and not self._unmeasured(host, beat.time):
+            return False
+        return _mark_route(host, key.clock, beat)[0].decided(_mark_route(host, key.clock, beat)[1])
 
-    def _mark_route(self, host: Host, clock: str) -> Route:
-        known = host.clocks.get(clock)
-        return Route(None if clock == RAW_CLOCK or known is None else known.map, host.fleet)
-
-    def _fleet_time(self, host: Host, clock: str, t: int) -> int:
-        return self._mark_route(host, clock).fleet_time(t)
+    def _mark(self, host: Host, clock: str, beat: Beat) -> int:
+        """Fleet time of the promise. Rows of a clock that was never measured are placed by when they were sent."""
+        route, at = _mark_route(host, clock, beat)
+        margin = round(self.rules.limit_s * NS) if _unknown(host, clock) else MARGIN_NS
+        return route.fleet_time(at) - margin
 
     def _forget(self, host: Host) -> None:
         """Segments older than the watermark allows are not needed: rows behind them take the oldest one left."""
@@ -370,13 +405,28 @@ class AlignStep:
             return
         host.fleet.forget_before(keep.valid_from)
         for clock in host.clocks.values():
-            held = next((s for s in clock.map.segments if s.at(s.valid_to) > keep.valid_from), None)
-            if held is not None:
-                clock.map.forget_before(held.valid_from)
+            clock.map.forget_target_before(keep.valid_from)
+
+
+def _lane(batch: Batch) -> LaneKey:
+    return LaneKey(batch.header.producer, batch.header.contract, batch.header.clock)
 
 
 def _finite(through: int | None) -> int:
     return -END if through is None else through
+
+
+def _unknown(host: Host, clock: str) -> bool:
+    return clock != RAW_CLOCK and clock not in host.clocks
+
+
+def _mark_route(host: Host, clock: str, beat: Beat) -> tuple[Route, int]:
+    """How to map a promise, and the tick to map."""
+    if clock == RAW_CLOCK:
+        return Route(None, host.fleet), beat.through
+    known = host.clocks.get(clock)
+    return (Route(None, host.fleet), beat.time) if known is None else (
+        Route(known.map, host.fleet, beat.time), beat.through)
 
 
 def _stream(key: LaneKey, beat: Beat) -> StreamKey:

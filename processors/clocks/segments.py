@@ -1,9 +1,14 @@
-"""Pieces of a map between clocks, and looking them up for whole arrays."""
+"""Pieces of a map between clocks, and looking them up for whole arrays.
+
+A clock that was reset, or stepped back, shows the same ticks twice. Consecutive pieces without such an overlap are a
+*run*; which run a row belongs to follows from the time at which it was sent, since it was stamped before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
+from itertools import pairwise
 from typing import Final, Literal, Self
 
 import numpy as np
@@ -17,6 +22,11 @@ from processors.clocks.fixed import Ints, mul_q32, mul_q32_one
 State = Literal["settled", "provisional", "gap"]
 NO_BOUND: Final = -1
 """Stands for a missing err_ns or utc_err_ns in integer arrays."""
+LINGER_NS: Final = 10_000_000_000
+"""Producers send rows sooner than this after they were stamped."""
+SLACK_NS: Final = 1_000_000
+"""A row may be mapped this long after it was sent: the error of an extrapolated map."""
+_FAR: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +104,64 @@ class Mapped:
     state: NDArray[np.int8]
 
 
+def _mapped_by(segment: Segment, times: Ints, ends: Ints) -> Mapped:
+    count = len(times)
+    rate, origin = np.int64(segment.rate_q32), np.int64(segment.src0)
+    return Mapped(
+        segment.dst0 + mul_q32(times - origin, rate), segment.dst0 + mul_q32(ends - origin, rate),
+        np.full(count, NO_BOUND if segment.err_ns is None else segment.err_ns, np.int64),
+        np.full(count, NO_BOUND if segment.utc_err_ns is None else segment.utc_err_ns, np.int64),
+        np.full(count, ALIGNMENTS.index(segment.state), np.int8))
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """``table``: (8, n) int64 of valid_from, valid_to, src0, dst0, rate, err, utc_err, state, ascending in valid_from.
+
+    ``since``: target time from which rows may belong to the run even where it has no piece for them.
+    """
+
+    table: Ints
+    since: int
+
+    @classmethod
+    def of(cls, segments: list[Segment], since: int) -> Self:
+        rows = [(s.valid_from, s.valid_to, s.src0, s.dst0, s.rate_q32, NO_BOUND if s.err_ns is None else s.err_ns,
+                 NO_BOUND if s.utc_err_ns is None else s.utc_err_ns, ALIGNMENTS.index(s.state))
+                for s in sorted(segments, key=lambda s: s.valid_from)]
+        return cls(np.array(rows, np.int64).T.copy(), since)
+
+    def apply(self, times: Ints, ends: Ints) -> tuple[Mapped, NDArray[np.bool_]]:
+        """The map by this run alone, and which of ``times`` stand in one of its pieces."""
+        starts, stops, src0, dst0, rate, err, utc, state = self.table
+        index = np.searchsorted(starts, times, side="right") - 1
+        inside = index >= 0
+        np.maximum(index, 0, out=index)
+        inside &= times < stops[index]
+        base, slope, origin = dst0[index], rate[index], src0[index]
+        if not inside.all():  # absurd stamps must not overflow
+            reach = (_FAR >> 1) // ((slope >> np.int64(32)) + 1)
+            shifted = np.clip(times, origin - reach, origin + reach)
+            times, ends = shifted, ends - times + shifted
+        mapped = Mapped(
+            base + mul_q32(times - origin, slope), base + mul_q32(ends - origin, slope),
+            np.where(inside, err[index], NO_BOUND), np.where(inside, utc[index], NO_BOUND),
+            np.where(inside, state[index], len(ALIGNMENTS) - 1).astype(np.int8))
+        return mapped, inside
+
+
 class SegmentMap:
     """Consecutive segments of one clock, newest last; old ones are forgotten on demand."""
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
         self.segments: list[Segment] = []
-        self._table: Ints | None = None
+        self._runs: list[_Run] | None = None
         self.extend(segments)
 
     def extend(self, segments: Iterable[Segment]) -> None:
         """Append newer segments."""
         self.segments.extend(segments)
-        self._table = None
+        self._runs = None
 
     @property
     def through(self) -> int | None:
@@ -117,7 +173,26 @@ class SegmentMap:
         keep = next((i for i, s in enumerate(self.segments) if s.valid_to > t), len(self.segments) - 1)
         if keep > 0:
             del self.segments[:keep]
-            self._table = None
+            self._runs = None
+
+    def forget_target_before(self, target: int) -> None:
+        """Drop the oldest segments that end at or before the target time, but for the last one."""
+        keep = next((i for i, s in enumerate(self.segments) if s.at(s.valid_to) > target), len(self.segments) - 1)
+        if keep > 0:
+            del self.segments[:keep]
+            self._runs = None
+
+    def decided(self, t: int, sent: int | None = None) -> bool:
+        """True when nothing more can change where source tick ``t``, sent at target time ``sent``, belongs.
+
+        With ``sent`` the map must have come so far: only then it is known that the source was not reset before.
+        """
+        if not self.segments:
+            return False
+        last = self.segments[-1]
+        if sent is not None:
+            return last.at(last.valid_to) > sent
+        return t < last.valid_to or self.find(t) is not None
 
     def find(self, t: int) -> Segment | None:
         """The newest segment that holds ``t``, else the nearest one's extension is not given: None."""
@@ -126,33 +201,59 @@ class SegmentMap:
                 return segment
         return None
 
-    def apply(self, times: Ints, ends: Ints) -> Mapped:
-        """Map ``times`` and, by the same pieces, ``ends`` (both (n,) int64 source ticks).
+    def apply(self, times: Ints, ends: Ints, sent: int | None = None) -> Mapped:
+        """Map ``times`` and, by the same pieces, ``ends`` (both (n,) int64 source ticks), sent at target time ``sent``.
 
-        Ticks outside all segments take the nearest one, without a bound and with state gap. Raises ValueError when
-        there is no segment.
+        Ticks outside all segments take the nearest one, without a bound and with state gap. Of several runs a row
+        takes the newest that it can have been stamped in; where an older one is possible too it has no bound. Raises
+        ValueError when there is no segment.
         """
         if not self.segments:
             raise ValueError("no segment to map with")
-        table = self._columns()
-        starts, stops, src0, dst0, rate, err, utc, state = table
-        index = np.searchsorted(starts, times, side="right") - 1
-        inside = index >= 0
-        np.maximum(index, 0, out=index)
-        inside &= times < stops[index]
-        base, slope, origin = dst0[index], rate[index], src0[index]
-        return Mapped(
-            base + mul_q32(times - origin, slope), base + mul_q32(ends - origin, slope),
-            np.where(inside, err[index], NO_BOUND), np.where(inside, utc[index], NO_BOUND),
-            np.where(inside, state[index], len(ALIGNMENTS) - 1).astype(np.int8),
-        )
+        runs = self._tables()
+        if len(runs) == 1:
+            if len(times) and (only := self._only(int(times.min()), int(times.max()))) is not None:
+                return _mapped_by(only, times, ends)
+            return runs[0].apply(times, ends)[0]
+        return _by_newest(runs, times, ends, sent)
 
-    def _columns(self) -> Ints:
-        """(8, n) int64: valid_from, valid_to, src0, dst0, rate, err, utc_err, state; ascending in valid_from."""
-        if self._table is None:
-            ordered = sorted(self.segments, key=lambda s: s.valid_from)
-            self._table = np.array([
-                (s.valid_from, s.valid_to, s.src0, s.dst0, s.rate_q32, NO_BOUND if s.err_ns is None else s.err_ns,
-                 NO_BOUND if s.utc_err_ns is None else s.utc_err_ns, ALIGNMENTS.index(s.state)) for s in ordered
-            ], np.int64).T.copy()
-        return self._table
+    def _only(self, first: int, last: int) -> Segment | None:
+        """The segment that alone holds [first, last]: the newest batches mostly lie in one."""
+        for segment in reversed(self.segments):
+            if segment.valid_from <= first:
+                return segment if last < segment.valid_to else None
+        return None
+
+    def _tables(self) -> list[_Run]:
+        if self._runs is None:
+            cuts = [0, *(i for i, (a, b) in enumerate(pairwise(self.segments), 1)
+                         if b.epoch != a.epoch and b.valid_from < a.valid_to), len(self.segments)]
+            parts = [self.segments[a:b] for a, b in pairwise(cuts)]
+            since = [-_FAR, *(_bounded_until(part) for part in parts[:-1])]
+            self._runs = [_Run.of(part, at) for part, at in zip(parts, since, strict=True)]
+        return self._runs
+
+
+def _bounded_until(run: list[Segment]) -> int:
+    """Target time up to which the run is sure."""
+    last = next((s for s in reversed(run) if s.err_ns is not None), None)
+    return last.at(last.valid_to) if last else run[0].at(run[0].valid_from)
+
+
+def _by_newest(runs: list[_Run], times: Ints, ends: Ints, sent: int | None) -> Mapped:
+    latest = _FAR if sent is None else sent + SLACK_NS
+    earliest = -_FAR if sent is None else sent - LINGER_NS
+    chosen, _ = runs[-1].apply(times, ends)
+    found = np.zeros(len(times), np.bool_)
+    unsure = np.zeros(len(times), np.bool_)
+    for run in reversed(runs):
+        mapped, inside = run.apply(times, ends)
+        possible = (mapped.time <= latest) & (inside | (mapped.time >= run.since))
+        unsure |= found & possible & inside & (mapped.time >= earliest)
+        take = possible & ~found
+        for name in ("time", "end", "err_ns", "utc_err_ns", "state"):
+            np.copyto(getattr(chosen, name), getattr(mapped, name), where=take)
+        found |= possible
+    chosen.err_ns[unsure] = chosen.utc_err_ns[unsure] = NO_BOUND
+    chosen.state[unsure] = len(ALIGNMENTS) - 1
+    return chosen

@@ -9,7 +9,7 @@ import numpy as np
 
 from processors.windows.account import D2H, NONE, Works
 from processors.windows.chunks import NO_CODE, OPEN_STEP, SUBMISSION, Chunk, Rows, concat
-from processors.windows.intervals import Ints, Union, union
+from processors.windows.intervals import Bools, Ints, Union, union
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,15 @@ class _Sorted:
 
     def touching(self, start_ns: int, stop_ns: int) -> Rows:
         low, high = np.searchsorted(self.rows.start, [start_ns - self.reach, stop_ns])
-        part = self.rows.take(np.arange(low, high))
-        return part.take(part.keep > start_ns)
+        part = self.rows.take(slice(int(low), int(high)))
+        needed = part.keep > start_ns
+        return part if needed.all() else part.take(needed)
 
 
-def _sorted(rows: Rows) -> _Sorted:
-    ordered = rows.take(np.argsort(rows.start, kind="stable"))
-    return _Sorted(ordered, int((rows.keep - rows.start).max()) if len(rows) else 0)
+def _sorted(rows: Rows, chosen: Bools) -> _Sorted:
+    index = np.flatnonzero(chosen)
+    ordered = rows.take(index[np.argsort(rows.start[index], kind="stable")])
+    return _Sorted(ordered, int((ordered.keep - ordered.start).max()) if len(ordered) else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def host_rows(chunks: Sequence[Chunk], before_ns: int) -> HostRows:
     """The rows of ``chunks`` that start before ``before_ns``."""
     rows = concat([c.rows for c in chunks])
     early = rows.start < before_ns
-    return HostRows(*(_sorted(rows.take(early & chosen)) for chosen in
+    return HostRows(*(_sorted(rows, early & chosen) for chosen in
                       (rows.role <= D2H, rows.role == SUBMISSION, rows.role == OPEN_STEP)))
 
 
