@@ -16,11 +16,15 @@ from processors.clocks.segments import Segment, SegmentMap
 
 @dataclass(slots=True)
 class LocalClock:
-    """A clock of the host other than its reference clock, with the pair's fit and the map that came of it."""
+    """A clock of the host other than its reference clock, with the pair's fit and the map that came of it.
+
+    ``producer`` measures it; ``closed``: it said that it measures no more; ``sealed``: the map was ended for that.
+    """
 
     pair: Pair
     producer: str
     map: SegmentMap = field(default_factory=SegmentMap)
+    closed: bool = False
     sealed: bool = False
 
 
@@ -59,7 +63,8 @@ class Host:
                     waiting.setdefault(batch.origin, []).append([row0, row0 + len(batch)])
         return {
             "name": self.name, "ledger": self.ledger.to_plain(), "progress": self.progress.plain(),
-            "clocks": {k: [c.pair.plain(), c.producer, [s.plain() for s in c.map.segments], c.sealed]
+            "clocks": {k: [c.pair.plain(), c.producer, [s.plain() for s in c.map.segments], c.closed,
+                           c.sealed]
                        for k, c in self.clocks.items()},
             "waiting": [[o.topic, o.partition, o.offset, rows] for o, rows in sorted(waiting.items(), key=_by_origin)],
             "sequences": self.sequences, "samples_through": self.samples_through, "bad_samples": self.bad_samples,
@@ -71,9 +76,9 @@ class Host:
         host = cls(data["name"], fleet, Ledger.from_plain(data["ledger"]),
                    progress=Progress.of_plain(data["progress"]), sequences=data["sequences"],
                    samples_through=data["samples_through"], bad_samples=data["bad_samples"])
-        for name, (pair, producer, segments, sealed) in data["clocks"].items():
+        for name, (pair, producer, segments, closed, sealed) in data["clocks"].items():
             host.clocks[name] = LocalClock(Pair.of_plain(pair), producer,
-                                           SegmentMap(Segment.of_plain(s) for s in segments), sealed)
+                                           SegmentMap(Segment.of_plain(s) for s in segments), closed, sealed)
         for topic, partition, offset, rows in data["waiting"]:
             host.reread[Origin(topic, partition, offset)] = [(a, b) for a, b in rows]
         return host

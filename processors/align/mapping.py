@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fleetscope.contracts import CONTRACTS
 from fleetscope.contracts.batch import Batch, record_batch
+from fleetscope.contracts.codec import MAX_FLEET_NS
 from fleetscope.contracts.derived import ALIGNMENTS
 from processors.clocks.fixed import Ints
 from processors.clocks.segments import NO_BOUND, Mapped, SegmentMap
@@ -19,26 +20,29 @@ _WORDS: Final = pa.array(ALIGNMENTS, pa.string())
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """From a batch's clock to fleet time. ``local`` None: the rows are on the host's reference clock already."""
+    """From a batch's clock to fleet time. ``local`` None: the rows are on the host's reference clock already.
+
+    ``sent``: when the batch was sent, on the host's reference clock; its rows were stamped before.
+    """
 
     local: SegmentMap | None
     fleet: SegmentMap
+    sent: int | None = None
 
     def decided(self, t: int) -> bool:
         """True when the map of source tick ``t`` is decided on every hop."""
         if self.local is not None:
-            through = self.local.through
-            if through is None or t >= through:
+            if not self.local.decided(t, self.sent):
                 return False
             t = self.forward(t)
-        through = self.fleet.through
-        return through is not None and t < through
+        # A stamp from the future of its own batch is wrong: it must not keep others waiting.
+        return self.fleet.decided(t if self.sent is None else min(t, self.sent))
 
     def forward(self, t: int) -> int:
         """Host time (ns) of source tick ``t``."""
         if self.local is None:
             return t
-        return int(self.local.apply(_one(t), _one(t)).time[0])
+        return int(self.local.apply(_one(t), _one(t), self.sent).time[0])
 
     def fleet_time(self, t: int) -> int:
         """Fleet time of source tick ``t``."""
@@ -49,7 +53,7 @@ class Route:
         """Fleet time of both arrays; bounds of the hops add up (and 1 ns for each rounding)."""
         if self.local is None:
             return self.fleet.apply(times, ends)
-        near = self.local.apply(times, ends)
+        near = self.local.apply(times, ends, self.sent)
         far = self.fleet.apply(near.time, near.end)
         missing = (near.err_ns == NO_BOUND) | (far.err_ns == NO_BOUND)
         no_utc = (near.err_ns == NO_BOUND) | (far.utc_err_ns == NO_BOUND)
@@ -68,13 +72,22 @@ def aligned(batch: Batch, route: Route) -> pa.RecordBatch:
     starts = columns[str(raw.time_column)].to_numpy()
     ends = starts + columns[raw.duration_column].to_numpy() if raw.duration_column else starts
     mapped = route.apply(starts, ends)
-    columns[str(target.time_column)] = pa.array(mapped.time)
+    columns[str(target.time_column)] = pa.array(_possible(mapped, route))
     if target.duration_column:
         columns[target.duration_column] = pa.array(np.maximum(mapped.end - mapped.time, 0))
     columns["err_ns"] = _bound(mapped.err_ns)
     columns["utc_err_ns"] = _bound(mapped.utc_err_ns)
     columns["alignment"] = pa.DictionaryArray.from_arrays(pa.array(mapped.state.astype(np.int32)), _WORDS)
     return record_batch(target, columns, len(batch))
+
+
+def _possible(mapped: Mapped, route: Route) -> Ints:
+    """Fleet times; those without a bound, which may be absurd, are kept between 0 and when the batch was sent."""
+    unsure = mapped.err_ns == NO_BOUND
+    if not unsure.any():
+        return mapped.time
+    latest = MAX_FLEET_NS if route.sent is None else int(route.fleet.apply(_one(route.sent), _one(route.sent)).time[0])
+    return np.where(unsure, np.clip(mapped.time, 0, max(latest, 0)), mapped.time)
 
 
 def _bound(values: Ints) -> pa.Array:

@@ -75,10 +75,18 @@ class Tally:
 
     def received(self, sequence: int, rows: int) -> None:
         """``rows`` new rows of a sequence came."""
-        if self.counted is not None and sequence < self.counted.batches:
+        if self._is_counted(sequence):
             self.recovered += rows
         else:
             self.rows_by_sequence[sequence] = self.rows_by_sequence.get(sequence, 0) + rows
+
+    def refused(self, sequence: int, rows: int) -> None:
+        """A batch came and could not be decoded. One that was accounted for already is read again after a restart."""
+        if not self._is_counted(sequence):
+            self.rejected[sequence] = rows
+
+    def _is_counted(self, sequence: int) -> bool:
+        return self.counted is not None and sequence < self.counted.batches
 
     def account(self, beat: Beat) -> tuple[int, int, int, int]:
         """(produced, received, dropped, lost) rows since the last beat accounted for; ``beat`` becomes that one."""
@@ -132,8 +140,10 @@ class Progress:
 
     def arrived(self, stream: StreamKey, beat: Beat, ledger: Ledger, patience_ns: int) -> bool:
         """True when what the beat counts has come, or is given up: later batches came, or later beats for long."""
-        highest = max(_number(ledger.max_sequence(stream)), max(self.tally(stream).rejected, default=-1))
-        last = beat.batches - 1
+        tally, last = self.tally(stream), beat.batches - 1
+        if tally.counted is not None and tally.counted.batches > last:
+            return True
+        highest = max(_number(ledger.max_sequence(stream)), max(tally.rejected, default=-1))
         if highest > last or (highest == last and last not in ledger.partial(stream)):
             return True
         return self.latest[stream.producer] - beat.time >= patience_ns

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fleetscope.contracts.batch import Batch, Header
@@ -72,10 +72,14 @@ class FleetState:
 
 @dataclass(frozen=True, slots=True)
 class FleetClockStep:
-    """``elect_after`` readings of UTC by any host of a component start its election: the lowest host id wins."""
+    """``elect_after`` readings of UTC by any host of a component start its election: the lowest host id wins.
+
+    ``silent_s``: others wait for a host that says nothing no longer than this; then its map goes on provisionally.
+    """
 
     rules: PairRules = PairRules()
     elect_after: int = 3
+    silent_s: float = 60.0
 
     name: str = "fleet_clocks"
     inputs: tuple[str, ...] = (CLOCK_LINKS.name,)
@@ -105,7 +109,7 @@ class FleetClockStep:
             finish(host.utc, self._utc_rules())
         for edge in state.edges.values():
             if edge.pair:
-                finish(edge.pair, self.rules)
+                finish(edge.pair, self._raw_rules())
         return self._emit(state)
 
     def held(self, state: FleetState) -> Mapping[TopicPartition, int]:
@@ -121,8 +125,11 @@ class FleetClockStep:
         return _of_plain(load(data, self.name, VERSION))
 
     def _utc_rules(self) -> PairRules:
-        return PairRules(assumptions_for(UTC_CLOCK), self.rules.burst_s, self.rules.settle_nodes, self.rules.limit_s,
-                         self.rules.cell_s, self.rules.before_s, self.rules.memory_nodes)
+        return replace(self.rules, assumptions=assumptions_for(UTC_CLOCK), steady_source=True)
+
+    def _raw_rules(self) -> PairRules:
+        """MONOTONIC_RAW is never stepped."""
+        return replace(self.rules, steady_source=True)
 
     def _samples(self, state: FleetState, batch: Batch) -> None:
         found, bad = exchanges(batch.rows)
@@ -149,7 +156,7 @@ class FleetClockStep:
             del edge.waiting[:-4096]  # bounded while no reference is elected
             return
         convert = remote_to_local if edge.towards_local else local_to_remote
-        add_probes(edge.pair, [convert(e) for e in edge.waiting], self.rules)
+        add_probes(edge.pair, [convert(e) for e in edge.waiting], self._raw_rules())
         edge.waiting.clear()
 
     def _beat(self, state: FleetState, batch: Batch) -> None:
@@ -160,6 +167,25 @@ class FleetClockStep:
                 host.through = max(through, host.through or through)
                 host.closed = closed
         self._advance(state, batch.header.host)
+        self._pull(state, batch.header.host)
+
+    def _pull(self, state: FleetState, name: str) -> None:
+        """Move the neighbours of ``name`` in the tree on, if they have been silent for long by its clock."""
+        host = state.hosts[name]
+        if host.through is None or host.closed:
+            return
+        keys = [h.parent for n, h in state.hosts.items() if h.parent is not None and (n == name or name in h.parent)]
+        for key in keys:
+            edge, other = state.edges[key], _other(key, name)
+            if edge.pair is None or not edge.pair.nodes:
+                continue
+            last = edge.pair.nodes[-1]
+            source = edge.remote if edge.towards_local else edge.local
+            now = last.hi + host.through - last.x if source == name else last.x + host.through - last.hi
+            silent = now - round(self.silent_s * 1_000_000_000)
+            if silent > (state.hosts[other].through or silent) and not state.hosts[other].closed:
+                state.hosts[other].through = silent
+                self._advance(state, other)
 
     def _advance(self, state: FleetState, name: str) -> None:
         """The host ``name`` has published every sample before ``through``."""
@@ -175,12 +201,12 @@ class FleetClockStep:
             if edge.local != name or edge.pair is None:
                 continue
             if host.closed:
-                finish(edge.pair, self.rules)
+                finish(edge.pair, self._raw_rules())
             elif edge.towards_local:
-                advance(edge.pair, host.through, self.rules)
+                advance(edge.pair, host.through, self._raw_rules())
             elif edge.pair.nodes:
                 last = edge.pair.nodes[-1]
-                advance(edge.pair, last.hi + host.through - last.x, self.rules)
+                advance(edge.pair, last.hi + host.through - last.x, self._raw_rules())
 
     def _elect(self, state: FleetState, *, now: bool = False) -> None:
         for name in sorted(state.hosts):

@@ -6,7 +6,8 @@ Where they do not come within ``limit_s`` it is decided from what came by then: 
 follows. So a cell is a function of the probes alone, whatever way they were batched, and is decided once.
 
 A node that contradicts the bounds proves a step or a reset: a new epoch begins there, and between the last node and it
-stands a gap without a bound.
+stands a gap without a bound. A source clock that stepped back shows some ticks twice: the gap reaches as far as the old
+clock can have come, and so overlaps the new epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class PairRules:
-    """How a pair is fitted. Times in seconds of the source clock."""
+    """How a pair is fitted. Times in seconds of the source clock.
+
+    ``steady_source``: the source clock never steps, so that a step is the target's and no source tick comes twice.
+    """
 
     assumptions: Assumptions = Assumptions()
     burst_s: float = 0.05
@@ -32,6 +36,7 @@ class PairRules:
     cell_s: float = 1.0
     before_s: float = 5.0
     memory_nodes: int = 16
+    steady_source: bool = False
 
 
 @dataclass(slots=True)
@@ -78,10 +83,14 @@ class Pair:
 
 
 def add_probes(pair: Pair, probes: Iterable[Node], rules: PairRules) -> None:
-    """Take probes in the order of their measurement; ``local`` must not fall (those that do are counted and left)."""
+    """Take probes in the order of their measurement.
+
+    Where both clocks fall, the probe came out of order: it is counted and left. Where one falls, that clock stepped.
+    """
     for probe in probes:
         latest = pair.burst or (pair.nodes[-1] if pair.nodes else None)
-        if probe.hi < probe.lo or (latest is not None and probe.local < latest.local):
+        if probe.hi < probe.lo or (
+                latest is not None and probe.local < latest.local and probe.x <= latest.x):
             pair.disordered += 1
             continue
         if pair.burst is None:
@@ -158,7 +167,7 @@ def _start_epoch(pair: Pair, node: Node, rules: PairRules) -> None:
     last = pair.nodes[-1]
     while pair.cell_from is not None and pair.cell_from < last.x:
         _emit(pair, rules, min(_cell_end(pair, rules, pair.cell_from), last.x), pair.nodes, "provisional", node.local)
-    gap_to = node.x if node.x > last.x else last.x + pair.ticks(rules.limit_s)
+    gap_to = _gap_end(pair, last, node, rules)
     if pair.cell_from is not None and pair.cell_from < gap_to:
         anchor = (last.x, (last.lo + last.hi) // 2, round(NS / pair.source_hz * (1 << 32)))
         pair.segments.append(Segment(pair.epoch, pair.cell_from, gap_to, *anchor, None, None, "gap", node.local))
@@ -167,6 +176,14 @@ def _start_epoch(pair: Pair, node: Node, rules: PairRules) -> None:
     pair.nodes = []
     pair.cell_from = node.x
     pair.edge = None
+
+
+def _gap_end(pair: Pair, last: Node, node: Node, rules: PairRules) -> int:
+    """First source tick that the old epoch cannot have shown between its last node and the new one."""
+    if rules.steady_source:
+        return node.x if node.x > last.x else last.x + pair.ticks(rules.limit_s)
+    passed = max(node.hi - last.lo, 0) * pair.source_hz // NS + 1
+    return max(node.x, last.x + passed + _drift(pair, passed, rules) * pair.source_hz // NS + 1)
 
 
 def _cell_end(pair: Pair, rules: PairRules, start: int) -> int:
