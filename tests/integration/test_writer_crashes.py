@@ -20,7 +20,7 @@ from fleetscope.store.migrate import migrate
 from fleetscope.stream.abstract import Position
 from fleetscope.stream.memory import MemoryConsumer
 from processors.metrics import Metrics
-from processors.writer import Plan, Target, Writer
+from processors.writer import POLL_MESSAGES, Plan, Target, Writer
 from tests.support.faults import WRITER_POINTS, CrashError, Faults, FaultyStore, FaultyStream
 from tests.support.span_messages import DAY_NS, NOON_NS, TOPIC, damaged, send, spans, spans_message
 
@@ -235,3 +235,29 @@ def test_a_writer_in_a_long_turn_does_not_look_idle(bench: Bench) -> None:
     writer._take = lambda message: (seen.append(writer.idle_since), take(message))[1]  # type: ignore[method-assign]
     writer.round(0.0)
     assert seen == [None]
+
+
+def test_a_range_longer_than_one_poll_is_repeated_only_when_all_of_it_was_read_again(bench: Bench) -> None:
+    count = 2 * POLL_MESSAGES + 5
+    send(bench.stream, *(spans_message("a", n, 2) for n in range(count)))
+    first = bench.writer()
+    for _ in range(3):
+        first.round(0.0)
+    bench.faults.arm("inserted", CrashError())
+    bench.drain_until_it_dies(first)
+    plan = Plan.of(bench.stream.committed("write", AT))
+    assert plan is not None
+    assert plan.end - plan.start == count
+    bench.drain(bench.writer())
+    assert bench.stored() == once(*(("a", n, 2) for n in range(count)))
+
+
+def test_rows_are_not_stored_again_where_the_store_has_forgotten_the_token(bench: Bench) -> None:
+    send(bench.stream, *(spans_message("a", n, 10) for n in range(3)))
+    bench.faults.arm("insert", CrashError())
+    bench.drain_until_it_dies(bench.writer())
+    messages = bench.stream.fetch({AT: 0}, frozenset(), 2, 0.0)
+    block = arrange([decode(m.key, m.value, m.headers, Origin(m.topic, m.partition, m.offset)) for m in messages])
+    bench.store.insert("spans", block, token="a token that is not remembered")
+    bench.drain(bench.writer())
+    assert bench.stored() == once(*(("a", n, 10) for n in range(3)))
