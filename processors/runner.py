@@ -18,7 +18,8 @@ from fleetscope.settings import PipelineSettings
 from fleetscope.store.abstract import Store
 from fleetscope.stream.abstract import Stream
 from processors.metrics import Metrics
-from processors.topology import STEPS, UNITS, WRITES
+from processors.revise.unit import Reviser
+from processors.topology import REVISE, STEPS, UNITS, WRITES, windows_step
 from processors.worker import Worker
 from processors.writer import Writer
 
@@ -30,7 +31,7 @@ TELEMETRY_S: Final = 5.0
 
 
 class Unit(Protocol):
-    """What a thread runs: a worker or a writer. ``idle_since``: nothing to do and nothing held since then."""
+    """What a thread runs: a worker, a writer, the reviser. ``idle_since``: nothing to do, nothing held since then."""
 
     name: str
     idle_since: float | None
@@ -129,10 +130,13 @@ class Pipeline:
                 return lambda: Worker(made, self.stream, instance=self.instance, metrics=self.metrics,
                                       commit_interval_s=self.settings.commit_interval_s,
                                       held_bytes=self.settings.held_bytes, clock=self.clock)
-        spec = next(w for w in WRITES if w.name == name)
         store = self.store
         if store is None:
             raise UsageError(f"{name} needs a store")
+        if name == REVISE:
+            return lambda: Reviser(windows_step(self.settings), self.stream, store, instance=self.instance,
+                                   metrics=self.metrics, clock=self.clock)
+        spec = next(w for w in WRITES if w.name == name)
         return lambda: Writer(spec.name, spec.targets, self.stream, store, metrics=self.metrics,
                               insert_rows=self.settings.insert_rows, linger_s=self.settings.insert_linger_s,
                               clock=self.clock)

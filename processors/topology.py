@@ -1,9 +1,12 @@
 """The pipeline as one table. Read this first.
 
     raw.*, raw.clock_links ──▶ steps ──▶ topics ──▶ writers ──▶ tables
+                                  ▲  late_windows ──▶ revise ◀──┘
+                                  └───── windows ◀──────┘
 
 A step consumes its inputs by partition (all topics keyed by host, so partition p of each belongs to one worker), reads
-its broadcast topics whole, and publishes to topics. Writers fill one table each; no table has two writers.
+its broadcast topics whole, and publishes to topics. Writers fill one table each; no table has two writers. `revise`
+accounts for closed windows again that something late belongs to, from the store.
 """
 
 from __future__ import annotations
@@ -54,13 +57,17 @@ def _rules(settings: PipelineSettings) -> PairRules:
     return PairRules(limit_s=settings.settle_limit_s)
 
 
+def windows_step(settings: PipelineSettings) -> WindowsStep:
+    """The step that closes windows; `revise` closes them again with the same thresholds."""
+    return WindowsStep(window_ns=settings.window_ms * 1_000_000)
+
+
 STEPS: Final = (
     StepSpec("fleet_clocks", lambda s: FleetClockStep(rules=_rules(s)),
              "host clocks to fleet time: election, slewed UTC map, host-to-host bounds"),
     StepSpec("align", lambda s: AlignStep(rules=_rules(s), lateness_s=s.allowed_lateness_s),
              "every row gets its fleet time and an error bound, once"),
-    StepSpec("windows", lambda s: WindowsStep(window_ns=s.window_ms * 1_000_000),
-             "every nanosecond of a device's window in exactly one state"),
+    StepSpec("windows", windows_step, "every nanosecond of a device's window in exactly one state"),
     StepSpec("bottleneck", lambda s: BottleneckStep(), "what limits each window, with its share and limits"),
 )
 
@@ -78,5 +85,7 @@ WRITES: Final = (
     }),
 )
 
-UNITS: Final = (*(s.name for s in STEPS), *(w.name for w in WRITES))
+REVISE: Final = "revise"
+
+UNITS: Final = (*(s.name for s in STEPS), REVISE, *(w.name for w in WRITES))
 """Names that `fleetscope process` takes, in the order of the flow."""

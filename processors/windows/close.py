@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
-from fleetscope.contracts.derived import STATE_NAMES
+from fleetscope.contracts.batch import record_batch, symbol_array
+from fleetscope.contracts.derived import STATE_NAMES, WINDOWS
 from processors.windows.account import COLLECTIVE, KERNEL, NONE, Account, account
 from processors.windows.chunks import NO_CODE, Rows
 from processors.windows.intervals import Ints
@@ -15,6 +18,9 @@ from processors.windows.state import Host
 from processors.windows.view import HostRows, WindowRows
 
 WindowRow = dict[str, Any]
+
+MAX_TOLD: Final = 4_096
+"""Windows for which it is remembered what they told besides their own rows."""
 
 _NO_COVERAGE: Final = (0, 0, 0, 0)
 
@@ -33,10 +39,12 @@ def close_window(host: Host, name: str, rows: HostRows, start_ns: int, stop_ns: 
     known = (max(host.known_from_ns or start_ns, start_ns), min(known_to_ns, stop_ns))
     known_share = max(known[1] - known[0], 0) / (stop_ns - start_ns)
     if not host.inventory.devices:
-        _told(host, start_ns)
+        _take_out(host, start_ns, start_ns)
         host.last, host.edge_ns = [], stop_ns
         return []
-    counts, by_producers = _counts(host, start_ns)
+    counts, by_producers = _counts(host, start_ns, start_ns)
+    if known_to_ns < stop_ns:
+        _remember(host, start_ns, [max(known_to_ns, start_ns), 0, 0, *_NO_COVERAGE])
     coverage = coverage_share(counts, by_producers, known_share)
     result = []
     for device in sorted(host.inventory.devices):
@@ -45,6 +53,8 @@ def close_window(host: Host, name: str, rows: HostRows, start_ns: int, stop_ns: 
                 "revision": host.offset, **counts, "coverage": coverage}
         result.append(row)
     host.last, host.last_known_share, host.last_received, host.edge_ns = result, known_share, by_producers, stop_ns
+    host.asked_last = False
+    host.issued = max(host.issued, host.offset)
     return result
 
 
@@ -53,7 +63,8 @@ def amend_last(host: Host) -> list[WindowRow]:
     to tell it. Empty where nothing was counted."""
     if not host.last or not (host.late or host.repeated or host.coverage):
         return []
-    told, by_producers = _counts(host, max([host.edge_ns or 0, *host.coverage]))
+    start_ns = host.last[0]["window_start_ns"]
+    told, by_producers = _counts(host, start_ns, max([host.edge_ns or 0, *host.coverage]))
     host.last_received += by_producers
     rows = []
     for before in host.last:
@@ -61,7 +72,20 @@ def amend_last(host: Host) -> list[WindowRow]:
         rows.append({**before, **counts, "revision": max(host.offset, before["revision"] + 1),
                      "coverage": coverage_share(counts, host.last_received, host.last_known_share)})
     host.last = rows
+    host.issued = max(host.issued, rows[0]["revision"])
+    if host.asked_last:  # what was accounted for again since must not be hidden by these rows
+        host.touched.setdefault(start_ns, 0)
     return rows
+
+
+def window_batch(rows: Sequence[WindowRow]) -> pa.RecordBatch:
+    """Rows of the contract `windows`."""
+    arrays: dict[str, pa.Array] = {}
+    for column in WINDOWS.columns:
+        values = [row[column.name] for row in rows]
+        arrays[column.name] = symbol_array(values) if pa.types.is_dictionary(column.type) else pa.array(values,
+                                                                                                       column.type)
+    return record_batch(WINDOWS, arrays, len(rows))
 
 
 def coverage_share(counts: dict[str, int], received: int, known_share: float) -> float:
@@ -71,20 +95,34 @@ def coverage_share(counts: dict[str, int], received: int, known_share: float) ->
     return known_share * (max(received, 0) / (max(received, 0) + missed) if missed else 1.0)
 
 
-def _told(host: Host, start_ns: int) -> tuple[int, list[list[int]]]:
-    """Take out the counts of the window that starts at ``start_ns`` and of anything older."""
-    received = sum(host.received.pop(key) for key in [k for k in host.received if k <= start_ns])
-    return received, [host.coverage.pop(key) for key in [k for k in host.coverage if k <= start_ns]]
+def _take_out(host: Host, start_ns: int, through_ns: int) -> tuple[int, list[int], list[int]]:
+    """Take out what waits up to ``through_ns``: received rows, coverage of the window that starts at ``start_ns``, and
+    coverage of other times."""
+    received = sum(host.received.pop(key) for key in [k for k in host.received if k <= through_ns])
+    own = host.coverage.pop(start_ns, list(_NO_COVERAGE))
+    others = [host.coverage.pop(key) for key in [k for k in host.coverage if k <= through_ns]]
+    return received, own, [sum(column) for column in zip(_NO_COVERAGE, *others, strict=True)]
 
 
-def _counts(host: Host, start_ns: int) -> tuple[dict[str, int], int]:
-    """What the window has to tell, and how many rows its coverage rows received."""
-    received, covered = _told(host, start_ns)
-    by_producers, dropped, lost, repeats = (sum(column) for column in zip(_NO_COVERAGE, *covered, strict=True))
+def _counts(host: Host, start_ns: int, through_ns: int) -> tuple[dict[str, int], int]:
+    """What a window has to tell of what waits up to ``through_ns``, and how many rows its coverage rows received."""
+    received, own, other = _take_out(host, start_ns, through_ns)
+    by_producers, dropped, lost, repeats = (a + b for a, b in zip(own, other, strict=True))
     counts = {"received_rows": received, "late_rows": host.late, "dropped_rows": max(dropped, 0),
               "lost_rows": max(lost, 0), "redelivered_rows": max(repeats, 0) + host.repeated}
+    _remember(host, start_ns, [0, host.late, host.repeated, *other])
     host.late = host.repeated = 0
     return counts, by_producers
+
+
+def _remember(host: Host, start_ns: int, told: list[int]) -> None:
+    """What the window told besides its own rows, for whoever accounts for it again."""
+    if not any(told):
+        return
+    before = host.told.get(start_ns, [0] * len(told))
+    host.told[start_ns] = [a + b for a, b in zip(before, told, strict=True)]
+    while len(host.told) > MAX_TOLD:
+        del host.told[min(host.told)]
 
 
 def _apply_inventory(host: Host, before_ns: int) -> None:

@@ -10,16 +10,14 @@ import pyarrow as pa
 from fleetscope.contracts.batch import Batch
 from fleetscope.ledger import Ledger, Range
 from fleetscope.step import TopicPartition
-from processors.windows import inventory
+from processors.windows import inventory, late
 from processors.windows.chunks import OTHER, Chunk, Rows, ints, read_spans
+from processors.windows.cover import cover
 from processors.windows.intervals import Bools, Ints
 from processors.windows.state import Host
 
 CLOSED: Final = 1 << 62
 """The watermark of a host that sends no more."""
-
-MAX_EARLY: Final = 4_096
-"""Windows of coverage kept for a host before its first row."""
 
 SPANS: Final = "aligned_spans"
 COVERAGE: Final = "coverage"
@@ -33,6 +31,8 @@ def take(host: Host, batch: Batch, topic: str, window_ns: int, max_span_ns: int,
     host.repeated += len(batch) - fresh
     if batch.origin is not None:
         host.offset = max(host.offset, batch.origin.offset)
+        if len(batch):
+            host.seen[topic] = max(host.seen.get(topic, 0), batch.origin.offset)
     newest = None
     if fresh:
         newest = _count(host, batch, new, window_ns, max_span_ns, lookback_ns)
@@ -64,11 +64,12 @@ def _count(host: Host, batch: Batch, new: Bools, window_ns: int, max_span_ns: in
     """Count new rows by window; returns the time of the newest."""
     contract = batch.header.contract
     if contract == COVERAGE:
-        return _cover(host, batch, new, window_ns, max_span_ns)
+        return cover(host, batch, new, window_ns, max_span_ns)
     if contract == SPANS:
         rows = _read(host, batch, max_span_ns, lookback_ns).take(new)
         times = rows.start
         host.last_end_ns = max(host.last_end_ns, int(np.maximum(rows.stop, rows.start + 1).max()))
+        late.note_spans(host, rows, window_ns)
         _keep(host, batch, rows)
     else:
         times = ints(batch.rows.column("time_ns"), 0)[new]
@@ -76,6 +77,7 @@ def _count(host: Host, batch: Batch, new: Bools, window_ns: int, max_span_ns: in
         if contract == INVENTORY:
             chosen = batch.rows.filter(pa.array(new)) if not new.all() else batch.rows
             host.announced.extend(inventory.entries(Batch(batch.header, chosen)))
+            late.note_facts(host, int(times.min()), window_ns)
     _count_times(host, times, window_ns)
     return int(times.max())
 
@@ -85,46 +87,15 @@ def _count_times(host: Host, times: Ints, window_ns: int) -> None:
         first = int(times.min())
         host.known_from_ns = first if host.known_from_ns is None else min(first, host.known_from_ns)
     else:
-        late = times < host.edge_ns
-        host.late += int(late.sum())
-        times = times[~late]
+        behind = times < host.edge_ns
+        if behind.any():
+            host.late += int(behind.sum())
+            late.note_times(host, times[behind], window_ns)
+        times = times[~behind]
     windows, counts = np.unique(times // window_ns, return_counts=True)
     for window, count in zip(windows.tolist(), counts.tolist(), strict=True):
         start = window * window_ns
         host.received[start] = host.received.get(start, 0) + count
-
-
-def _cover(host: Host, batch: Batch, new: Bools, window_ns: int, max_span_ns: int) -> int:
-    """Spread each beat's counts over the windows it covers, by time and without losing a row. What lies in closed
-    windows is told by those still to close; a first beat may speak of a time long before it."""
-    names = ("from_ns", "to_ns", "received_rows", "dropped_rows", "lost_rows", "redelivered_rows")
-    columns = [batch.rows.column(name).to_pylist() for name in names]
-    newest = 0
-    for fresh, begin, end, *amounts in zip(new.tolist(), *columns, strict=True):
-        if not fresh:
-            continue
-        newest = max(newest, end)
-        begin = min(max(begin, end - max_span_ns), end - 1)
-        if host.edge_ns is not None:
-            begin, end = max(begin, host.edge_ns), max(end, host.edge_ns + 1)
-        _spread(host, begin, end, amounts, window_ns)
-    while host.known_from_ns is None and len(host.coverage) > MAX_EARLY:
-        # a host that sends no rows: all this will be told by its first window
-        oldest, following = sorted(host.coverage)[:2]
-        host.coverage[following] = [a + b for a, b in zip(host.coverage.pop(oldest), host.coverage[following],
-                                                          strict=True)]
-    return newest
-
-
-def _spread(host: Host, begin: int, end: int, amounts: list[int], window_ns: int) -> None:
-    at, length = begin, end - begin
-    while at < end:
-        window = at // window_ns * window_ns
-        to = min(window + window_ns, end)
-        sums = host.coverage.setdefault(window, [0, 0, 0, 0])
-        for index, amount in enumerate(amounts):
-            sums[index] += amount * (to - begin) // length - amount * (at - begin) // length
-        at = to
 
 
 def _read(host: Host, batch: Batch, max_span_ns: int, lookback_ns: int) -> Rows:

@@ -15,12 +15,13 @@ from fleetscope.step import TopicPartition
 from processors.windows.chunks import Chunk
 from processors.windows.inventory import Device, Entry, Inventory
 
-VERSION: Final = 1
+VERSION: Final = 2
 RECOGNISED: Final = 256
 """At least so many of the latest sequences of a stream are recognised when they are repeated."""
 
 _SCALARS: Final = ("watermarks", "edge_ns", "known_from_ns", "last_end_ns", "alive_ns", "late", "repeated", "sequence",
-                   "offset", "empty_run", "last", "last_known_share", "last_received")
+                   "offset", "empty_run", "last", "last_known_share", "last_received", "issued", "requests",
+                   "asked_last", "seen", "losses")
 """Fields of a host that are plain as they are."""
 
 
@@ -31,6 +32,12 @@ class Host:
     ``received`` counts rows and ``coverage`` [received, dropped, lost, redelivered] of producers, by window start;
     ``late`` and ``repeated`` rows wait for the next window to be told. ``last`` holds the last window's rows, so that
     what comes after a host closed can still be told. ``alive_ns`` is the highest ordinary watermark of any topic.
+
+    For windows that are asked for again: ``issued`` is the highest revision given, ``requests`` the next number,
+    ``asked_last`` whether the last window was asked for, ``seen`` the last offset with rows by topic, ``losses``
+    [from, to, received, dropped, lost, redelivered] by stream, ``told`` [known to or 0, late, repeated, then coverage
+    of other times] by window start where a window told more than its own rows say, ``touched`` late rows by window
+    start, of the batch being taken.
     """
 
     watermarks: dict[str, int] = field(default_factory=dict)
@@ -52,6 +59,13 @@ class Host:
     last: list[dict[str, Any]] = field(default_factory=list)
     last_known_share: float = 1.0
     last_received: int = 0
+    issued: int = 0
+    requests: int = 0
+    asked_last: bool = False
+    seen: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, list[list[int]]] = field(default_factory=dict)
+    told: dict[int, list[int]] = field(default_factory=dict)
+    touched: dict[int, int] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
     chunks: list[Chunk] = field(default_factory=list)
     reread: Ledger = field(default_factory=Ledger)
@@ -109,7 +123,8 @@ def _positions(values: dict[TopicPartition, int]) -> list[list[Any]]:
 
 def _host_plain(host: Host) -> dict[str, Any]:
     return {name: getattr(host, name) for name in _SCALARS} | {
-        "received": _pairs(host.received), "coverage": _pairs(host.coverage), "announced": sorted(host.announced),
+        "received": _pairs(host.received), "coverage": _pairs(host.coverage), "told": _pairs(host.told),
+        "announced": sorted(host.announced),
         "step_ranks": sorted(host.step_ranks), "step_jobs": sorted(host.step_jobs), "ledger": host.ledger.to_plain(),
         "devices": {name: [device.job, device.rank] for name, device in host.inventory.devices.items()},
         "numbers": host.inventory.numbers,
@@ -120,8 +135,8 @@ def _host(plain: dict[str, Any]) -> Host:
     inventory = Inventory({name: Device(job, rank) for name, (job, rank) in plain["devices"].items()},
                           plain["numbers"])
     scalars = {name: plain[name] for name in _SCALARS}
-    return Host(**scalars, received=dict(plain["received"]), coverage=dict(plain["coverage"]), inventory=inventory,
-                announced=[tuple(entry) for entry in plain["announced"]],
+    return Host(**scalars, received=dict(plain["received"]), coverage=dict(plain["coverage"]), told=dict(plain["told"]),
+                inventory=inventory, announced=[tuple(entry) for entry in plain["announced"]],
                 step_ranks={tuple(pair) for pair in plain["step_ranks"]}, step_jobs=set(plain["step_jobs"]),
                 ledger=Ledger.from_plain(plain["ledger"]))
 

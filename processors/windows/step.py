@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-import pyarrow as pa
-
-from fleetscope.contracts.batch import Batch, Header, record_batch, symbol_array
+from fleetscope.contracts.batch import Batch, Header
 from fleetscope.contracts.derived import WINDOWS
 from fleetscope.contracts.topics import ALIGNED_TOPICS, COVERAGE_TOPIC, WINDOWS_TOPIC
 from fleetscope.ledger import Ledger
 from fleetscope.step import Output, TopicPartition
-from processors.windows.close import WindowRow, amend_last, close_window
+from processors.windows import late
+from processors.windows.close import WindowRow, amend_last, close_window, window_batch
 from processors.windows.intake import CLOSED, take, take_again
 from processors.windows.state import Host, State, restore, snapshot
 from processors.windows.view import host_rows
@@ -36,7 +35,10 @@ class WindowsStep:
     last row. The first window is the one of the host's first row.
 
     A row that starts in a closed window is late: it is counted in ``late_rows`` of the host's next window (the last
-    one is written again where the host has closed), and what of it lies in open windows is accounted for there.
+    one is written again where the host has closed), and what of it lies in open windows is accounted for there. The
+    closed windows that it touches are asked for again on `late_windows`, once for each batch; whoever answers counts
+    the row in ``received_rows`` of its own window and leaves ``late_rows`` where they were told: over all windows each
+    adds up to what came.
     Repeats are recognised by identity, dropped and counted in ``redelivered_rows`` likewise.
 
     ``lookback_ns``: how long before its work a submission may have ended. ``max_span_ns``: longer spans are cut.
@@ -71,13 +73,16 @@ class WindowsStep:
             take_again(host, batch, self.max_span_ns, self.lookback_ns)
         else:
             take(host, batch, topic, self.window_ns, self.max_span_ns, self.lookback_ns)
-        if state.catching_up:
-            return state, []
-        if was_catching_up:
-            for known in state.hosts.values():
-                known.reread = Ledger()
-            return state, [out for each in sorted(state.hosts) for out in self._close(each, state.hosts[each])]
-        return state, self._close(name, host)
+        outputs: list[Output] = []
+        if not state.catching_up:
+            outputs = self._close_all(state) if was_catching_up else self._close(name, host)
+        return state, outputs + late.requests(host, name, batch, self.window_ns)
+
+    def _close_all(self, state: State) -> list[Output]:
+        """What a restart held back."""
+        for known in state.hosts.values():
+            known.reread = Ledger()
+        return [out for name in sorted(state.hosts) for out in self._close(name, state.hosts[name])]
 
     def on_end(self, state: State) -> list[Output]:
         """Close every host as if it had said so."""
@@ -167,14 +172,8 @@ class WindowsStep:
 
 
 def _output(name: str, host: Host, rows: list[WindowRow], end_ns: int) -> Output:
-    arrays: dict[str, pa.Array] = {}
-    for column in WINDOWS.columns:
-        values = [row[column.name] for row in rows]
-        arrays[column.name] = symbol_array(values) if pa.types.is_dictionary(column.type) else pa.array(values,
-                                                                                                       column.type)
-    batch = record_batch(WINDOWS, arrays, len(rows))
     times: list[Any] = [row["window_start_ns"] for row in rows]
     header = Header(WINDOWS.name, WINDOWS.version, name, "windows", 0, host.sequence, len(rows), min_time=min(times),
                     max_time=max(times), watermark_ns=end_ns)
     host.sequence += 1
-    return Output(WINDOWS_TOPIC.name, Batch(header, batch))
+    return Output(WINDOWS_TOPIC.name, Batch(header, window_batch(rows)))

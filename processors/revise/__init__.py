@@ -1,0 +1,1 @@
+"""Accounts again for closed windows that late rows touch."""
