@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -28,8 +28,9 @@ def host_table(store: Store, host: str) -> Table | None:
     if frame.empty:
         return None
     readings = _Readings(frame)
-    table = Table(title=f"This host, {host}: {int(frame['readings'].sum()):,} readings of {len(frame)} series over "
-                        f"{readings.seconds:.1f} s", title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    title = (f"This host, {host}: {int(frame['readings'].sum()):,} readings of {len(frame)} series over "
+             f"{readings.seconds:.1f} s")
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("what")
     table.add_column("value", justify="right")
     for name, value in (*readings.cpu(), *readings.memory(), *readings.rates(), *readings.pressure()):
@@ -50,7 +51,7 @@ class _Readings:
     def _rows(self, counter: str) -> pd.DataFrame | None:
         if counter not in self._frame.index.get_level_values(0):
             return None
-        return self._frame.xs(counter)
+        return cast("pd.DataFrame", self._frame.xs(counter))
 
     def _grown(self, counter: str, instance: str | None = None) -> float | None:
         """How much a counter grew, over its instances or of one; None where it was not read twice."""

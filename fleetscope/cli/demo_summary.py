@@ -52,7 +52,8 @@ def print_summary(to: Console, store: Store, run: Demo, result: Result) -> None:
 
 def _table(title: str, columns: Sequence[str], *, left: Sequence[str] | None = None) -> Table:
     """Columns named in ``left`` (by default the first) hold text, the others figures."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False,
+                  padding=(0, 1, 0, 0))
     for name in columns:
         table.add_column(name, justify="left" if name in (left or columns[:1]) else "right")
     return table
