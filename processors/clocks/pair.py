@@ -85,12 +85,13 @@ class Pair:
 def add_probes(pair: Pair, probes: Iterable[Node], rules: PairRules) -> None:
     """Take probes in the order of their measurement.
 
-    Where both clocks fall, the probe came out of order: it is counted and left. Where one falls, that clock stepped.
+    Where neither clock has moved on, the probe is a repeat or out of order: it is counted and left. Where one alone
+    falls, that clock stepped.
     """
     for probe in probes:
         latest = pair.burst or (pair.nodes[-1] if pair.nodes else None)
         if probe.hi < probe.lo or (
-                latest is not None and probe.local < latest.local and probe.x <= latest.x):
+                latest is not None and probe.local <= latest.local and probe.x <= latest.x):
             pair.disordered += 1
             continue
         if pair.burst is None:
@@ -206,16 +207,18 @@ def _decide(pair: Pair, rules: PairRules, local: int) -> None:
             used = [n for n in pair.nodes if n.x <= last.x]
             before_first = end <= pair.nodes[0].x
             _emit(pair, rules, end, used, "provisional" if before_first else "settled", last.local)
-        elif (overdue := _local_at(pair, end) + round((rules.limit_s + rules.burst_s) * NS)) <= local:
-            _emit(pair, rules, end, [n for n in pair.nodes if n.x <= deadline], "provisional", overdue)
         else:
-            return
+            used = [n for n in pair.nodes if n.x <= deadline]
+            overdue = _local_at(pair, used, end) + round((rules.limit_s + rules.burst_s) * NS)
+            if overdue > local:
+                return
+            _emit(pair, rules, end, used, "provisional", overdue)
         _forget(pair, rules)
 
 
-def _local_at(pair: Pair, x: int) -> int:
-    """Target time of source tick ``x`` by the nearest node, good to the drift."""
-    node = min(pair.nodes, key=lambda n: abs(n.x - x))
+def _local_at(pair: Pair, nodes: list[Node], x: int) -> int:
+    """Target time of source tick ``x`` by the nearest of ``nodes``, good to the drift."""
+    node = min(nodes, key=lambda n: abs(n.x - x))
     return node.hi + round((x - node.x) * (NS / pair.source_hz))
 
 

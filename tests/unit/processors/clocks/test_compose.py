@@ -1,0 +1,120 @@
+"""Chains of maps, and fleet time that slews."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from processors.clocks.compose import END_OF_TIME, beyond, compose, plus, slew, worst
+from processors.clocks.segments import Segment, SegmentMap, State
+
+NS = 1_000_000_000
+ONE = 1 << 32
+
+
+def chain(rng: random.Random, start: int, dst: int, count: int, state: State = "settled") -> list[Segment]:
+    """Contiguous pieces of uneven lengths and rates within 100 ppm."""
+    made: list[Segment] = []
+    for _ in range(count):
+        stop = start + rng.randrange(NS // 2, 2 * NS)
+        rate = ONE + rng.randrange(-400_000, 400_000)
+        made.append(Segment(0, start, stop, start, dst, rate, rng.randrange(100, 900), None, state, 0))
+        start, dst = stop, made[-1].at(stop)
+    return made
+
+
+def holding(segments: list[Segment], t: int) -> Segment:
+    (found,) = [s for s in segments if s.valid_from <= t < s.valid_to]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_composed_map_is_the_exact_chain_within_2_ns_and_its_bounds_add(seed: int) -> None:
+    rng = random.Random(seed)
+    start, middle, target = (rng.randrange(1 << 61) for _ in range(3))
+    near = chain(rng, start, middle, 8)
+    far = chain(rng, middle - NS, target, 12)
+    ready = compose(list(near), SegmentMap(far), final=False)
+    assert ready and all(a.valid_to == b.valid_from for a, b in pairwise(ready))
+    for _ in range(500):
+        t = rng.randrange(ready[0].valid_from, ready[-1].valid_to)
+        first, made = holding(near, t), holding(ready, t)
+        second = holding(far, first.at(t))
+        assert abs(made.at(t) - second.at(first.at(t))) <= 2
+        assert made.err_ns is not None and first.err_ns is not None and second.err_ns is not None
+        assert first.err_ns + second.err_ns <= made.err_ns <= first.err_ns + second.err_ns + 2
+
+
+def test_pieces_past_the_parent_wait_until_it_has_come_so_far() -> None:
+    rng = random.Random(1)
+    near, far = chain(rng, 0, 5 * NS, 6), chain(rng, 5 * NS, 9 * NS, 12)
+    pending, parent = list(near), SegmentMap(far[:2])
+    ready = compose(pending, parent, final=False)
+    assert 0 < len(pending) < len(near)
+    parent.extend(far[2:])
+    ready += compose(pending, parent, final=False)
+    assert pending == [] and ready == compose(list(near), SegmentMap(far), final=False)
+
+
+def test_past_the_end_of_a_parent_that_closed_there_is_no_bound() -> None:
+    rng = random.Random(2)
+    near = chain(rng, 0, 5 * NS, 6)
+    ready = compose(list(near), SegmentMap(chain(rng, 5 * NS, 9 * NS, 2)), final=True)
+    assert ready[0].err_ns is not None
+    assert (ready[-1].err_ns, ready[-1].state) == (None, "gap")
+    assert ready[-1].valid_to == near[-1].valid_to
+
+
+def test_a_chain_is_as_sure_as_its_least_sure_piece() -> None:
+    rng = random.Random(3)
+    ready = compose(chain(rng, 0, 5 * NS, 1), SegmentMap(chain(rng, 4 * NS, 9 * NS, 9, "provisional")), final=False)
+    assert {s.state for s in ready} == {"provisional"}
+    assert worst("settled", "gap") == "gap" and plus(1, None) is None and plus(1, 2, 3) == 6
+
+
+def utc(offsets_ns: list[int], *, epoch: int = 0) -> list[Segment]:
+    """One piece a second raw → UTC at these offsets of UTC against raw."""
+    return [Segment(epoch, i * NS, (i + 1) * NS, i * NS, i * NS + offset, ONE, 50, None, "settled", 0)
+            for i, offset in enumerate(offsets_ns)]
+
+
+def test_fleet_time_is_continuous_slews_by_at_most_5_ppm_and_comes_to_utc() -> None:
+    jump = 30_000
+    ready, _ = slew(utc([0] * 3 + [jump] * 60), None)
+    assert all(abs(a.at(a.valid_to) - b.dst0) <= 1 for a, b in pairwise(ready))
+    assert all(abs(s.rate_q32 - ONE) <= 5e-6 * ONE + 1 for s in ready)
+    assert max(abs(s.rate_q32 - ONE) for s in ready) >= 4.9e-6 * ONE
+    assert abs(ready[-1].dst0 - (62 * NS + jump)) < 200
+
+
+def test_the_bound_against_utc_covers_what_is_still_to_be_slewed() -> None:
+    pieces = utc([0] * 3 + [30_000] * 40)
+    ready, _ = slew(pieces, None)
+    for real, fleet in zip(pieces, ready, strict=True):
+        for t in (real.valid_from, real.valid_to - 1):
+            assert fleet.utc_err_ns is not None
+            assert abs(fleet.at(t) - real.at(t)) + 50 <= fleet.utc_err_ns
+
+
+def test_slewing_in_two_calls_is_slewing_in_one() -> None:
+    pieces = utc([0, 500, -900, 2_000, 100])
+    first, at = slew(pieces[:2], None)
+    second, _ = slew(pieces[2:], at)
+    assert first + second == slew(pieces, None)[0]
+
+
+def test_a_gap_against_utc_leaves_fleet_time_going_without_a_bound_against_utc() -> None:
+    pieces = utc([0, 0, 0])
+    hole = Segment(0, NS, 2 * NS, NS, NS, ONE, None, None, "gap", 0)
+    ready, _ = slew([pieces[0], hole, pieces[2]], None)
+    assert [(s.state, s.err_ns, s.utc_err_ns is None) for s in ready] == [
+        ("settled", 1, False), ("provisional", 1, True), ("settled", 1, False)]
+
+
+def test_the_end_of_a_closed_clock_is_a_gap_for_ever() -> None:
+    last = utc([0])[0]
+    end = beyond(last)
+    assert (end.valid_from, end.valid_to, end.err_ns, end.state) == (NS, END_OF_TIME, None, "gap")
+    assert end.at(NS) == last.at(NS)

@@ -1,0 +1,84 @@
+"""Rows of exchanges to constraints."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from fleetscope.contracts.batch import from_rows
+from fleetscope.contracts.raw import CLOCK_SAMPLES
+from processors.clocks.probes import (
+    Exchange,
+    assumptions_for,
+    exchanges,
+    local_to_remote,
+    remote_to_local,
+    tick_ns,
+)
+
+NS = 1_000_000_000
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    return {"kind": "exchange", "local_clock": "monotonic_raw", "remote_clock": "dev0", "local_before_ticks": 1_000,
+            "remote_first_ticks": 70, "local_after_ticks": 3_000, "local_hz": NS, "remote_hz": 100_000_000, **changes}
+
+
+def taken(*rows: dict[str, Any]) -> tuple[list[Exchange], int]:
+    return exchanges(from_rows(CLOCK_SAMPLES, list(rows)))
+
+
+@pytest.mark.parametrize("impossible", [
+    {"remote_first_ticks": 0}, {"remote_first_ticks": None}, {"local_after_ticks": None}, {"local_after_ticks": 999},
+    {"remote_last_ticks": 69},
+], ids=lambda change: "{}={}".format(*next(iter(change.items()))))
+def test_unset_and_impossible_stamps_are_refused_and_counted(impossible: dict[str, Any]) -> None:
+    found, bad = taken(row(), row(**impossible), row(local_before_ticks=2_000))
+    assert [e.before for e in found] == [1_000, 2_000]
+    assert bad == 1
+
+
+def test_rows_that_are_no_exchanges_are_neither_taken_nor_bad() -> None:
+    assert taken(row(kind="rate", rate_ppb=5), row(kind="not_before")) == ([], 0)
+
+
+def test_one_remote_stamp_stands_for_both() -> None:
+    (found,), _ = taken(row())
+    assert (found.first, found.last) == (70, 70)
+
+
+@pytest.mark.parametrize("hz", [NS, 100_000_000, 19_200_000, 7])
+def test_a_node_holds_the_truth_whatever_the_tick_and_the_latency(hz: int) -> None:
+    rng = random.Random(hz)
+    for _ in range(300):
+        before = rng.randrange(1 << 61)
+        asked, answered, after = sorted(before + rng.randrange(1, 50_000) for _ in range(3))
+        shift = rng.randrange(1 << 40)
+        stamps = [(t + shift) * hz // NS for t in (asked, answered)]
+        exchange = Exchange("a", None, "b", before, *stamps, after, NS, hz)
+        node = remote_to_local(exchange)
+        # The remote clock reads node.x from the first of these moments to the second.
+        shown = [-(-(tick * NS) // hz) - shift for tick in (node.x, node.x + 1)]
+        assert node.lo <= shown[1] and shown[0] <= node.hi
+        assert node.local == after
+        if hz == NS:
+            back = local_to_remote(exchange)
+            assert back.lo <= back.x + shift <= back.hi
+
+
+def test_four_stamps_bound_better_than_two() -> None:
+    whole = remote_to_local(Exchange("a", "h2", "b", 0, 500, 500, 10_000, NS, NS))
+    cut = remote_to_local(Exchange("a", "h2", "b", 0, 500, 8_500, 10_000, NS, NS))
+    assert cut.hi - cut.lo < whole.hi - whole.lo - 7_000
+
+
+def test_disciplined_clocks_may_kink_and_free_ones_may_not() -> None:
+    assert assumptions_for("realtime").curvature_per_s is None
+    assert assumptions_for("ptp0").curvature_per_s is None
+    assert assumptions_for("dev0").curvature_per_s is not None
+
+
+def test_a_tick_is_rounded_up() -> None:
+    assert [tick_ns(hz) for hz in (NS, 100_000_000, 19_200_000)] == [1, 10, 53]
