@@ -18,7 +18,7 @@ HOST_START = 40 * 86_400 * NS
 
 @dataclass
 class Model:
-    """A clock that reads ``floor((start + elapsed + deviation) · hz)``; steps are (true ns since the start, jump ns)."""
+    """A clock that reads ``floor((start + elapsed + deviation) · hz)``; steps are (ns since the start, jump in ns)."""
 
     hz: int = NS
     start_ns: int = 123_456_789_000

@@ -37,13 +37,16 @@ def test_a_composed_map_is_the_exact_chain_within_2_ns_and_its_bounds_add(seed: 
     near = chain(rng, start, middle, 8)
     far = chain(rng, middle - NS, target, 12)
     ready = compose(list(near), SegmentMap(far), final=False)
-    assert ready and all(a.valid_to == b.valid_from for a, b in pairwise(ready))
+    assert ready
+    assert all(a.valid_to == b.valid_from for a, b in pairwise(ready))
     for _ in range(500):
         t = rng.randrange(ready[0].valid_from, ready[-1].valid_to)
         first, made = holding(near, t), holding(ready, t)
         second = holding(far, first.at(t))
         assert abs(made.at(t) - second.at(first.at(t))) <= 2
-        assert made.err_ns is not None and first.err_ns is not None and second.err_ns is not None
+        assert made.err_ns is not None
+        assert first.err_ns is not None
+        assert second.err_ns is not None
         assert first.err_ns + second.err_ns <= made.err_ns <= first.err_ns + second.err_ns + 2
 
 
@@ -55,7 +58,8 @@ def test_pieces_past_the_parent_wait_until_it_has_come_so_far() -> None:
     assert 0 < len(pending) < len(near)
     parent.extend(far[2:])
     ready += compose(pending, parent, final=False)
-    assert pending == [] and ready == compose(list(near), SegmentMap(far), final=False)
+    assert pending == []
+    assert ready == compose(list(near), SegmentMap(far), final=False)
 
 
 def test_past_the_end_of_a_parent_that_closed_there_is_no_bound() -> None:
@@ -71,7 +75,9 @@ def test_a_chain_is_as_sure_as_its_least_sure_piece() -> None:
     rng = random.Random(3)
     ready = compose(chain(rng, 0, 5 * NS, 1), SegmentMap(chain(rng, 4 * NS, 9 * NS, 9, "provisional")), final=False)
     assert {s.state for s in ready} == {"provisional"}
-    assert worst("settled", "gap") == "gap" and plus(1, None) is None and plus(1, 2, 3) == 6
+    assert worst("settled", "gap") == "gap"
+    assert plus(1, None) is None
+    assert plus(1, 2, 3) == 6
 
 
 def utc(offsets_ns: list[int], *, epoch: int = 0) -> list[Segment]:

@@ -61,7 +61,8 @@ def test_the_bound_holds_for_every_oscillator(hz: int, seed: int) -> None:
     pair = fitted(clock, probes(clock, rng, 0, 40), RULES)
     assert states(pair.segments, clock, 0.1, 36) == {"settled"}
     assert not outside(clock, pair.segments, -4, 37)
-    assert pair.steps == 0 and pair.disordered == 0
+    assert pair.steps == 0
+    assert pair.disordered == 0
     settled = [s.err_ns for s in pair.segments if s.state == "settled"]
     assert sorted(e for e in settled if e is not None)[len(settled) // 2] <= 1_000 + 2 * NS // hz
 
@@ -79,7 +80,8 @@ def test_a_step_is_found_by_the_second_burst_after_it_and_none_is_invented(jump:
     assert pair.steps == 1
     add_probes(pair, probes(clock, rng, 23, 40), RULES)
     finish(pair, RULES)
-    assert pair.steps == 1 and {s.epoch for s in pair.segments} == {0, 1}
+    assert pair.steps == 1
+    assert {s.epoch for s in pair.segments} == {0, 1}
     assert_decided_once(pair.segments)
 
 
@@ -101,7 +103,8 @@ def test_the_gap_of_a_step_back_reaches_as_far_as_the_old_clock_came() -> None:
     clock.steps = [(round(20.9 * NS), -NS // 2)]
     pair = fitted(clock, probes(clock, rng, 0, 40), RULES)
     (gap,) = [s for s in pair.segments if s.state == "gap"]
-    assert gap.valid_from <= old.read(host(20.1)) and old.read(host(20.9)) < gap.valid_to
+    assert gap.valid_from <= old.read(host(20.1))
+    assert old.read(host(20.9)) < gap.valid_to
     (first,) = [s for s in pair.segments if s.epoch == 1][:1]
     assert first.valid_from < gap.valid_to
 
@@ -112,7 +115,8 @@ def test_a_reset_to_zero_begins_an_epoch_that_settles_again() -> None:
     after = Model(100_000_000, -round(20.4 * NS), 12.0)
     given_probes = [*probes(before, rng, 0, 20), *probes(after, rng, 20.6, 40)]
     pair = fitted(after, given_probes, RULES)
-    assert pair.steps == 1 and pair.epoch == 1
+    assert pair.steps == 1
+    assert pair.epoch == 1
     newer = [s for s in pair.segments if s.epoch == 1]
     assert newer[0].valid_from < 100_000_000
     assert not outside(after, newer, 20.7, 37)
@@ -196,7 +200,11 @@ def test_congestion_widens_the_bound_and_is_no_step() -> None:
     assert pair.steps == 0
     assert not outside(clock, pair.segments, 0, 29, 1_500)
     calm, busy = (holding(pair.segments, clock.read(host(at))) for at in (6, 15.5))
-    assert calm and busy and calm.err_ns and busy.err_ns and busy.err_ns > calm.err_ns
+    assert calm
+    assert busy
+    assert calm.err_ns
+    assert busy.err_ns
+    assert busy.err_ns > calm.err_ns
 
 
 def test_repeated_probes_are_counted_and_change_nothing() -> None:
@@ -238,7 +246,8 @@ def test_a_stuck_clock_gets_no_bound_while_it_stands() -> None:
     pair = fitted(clock, probes(clock, rng, 0, 25), RULES)
     assert pair.steps >= 10
     later = [s for s in pair.segments if s.epoch > 0]
-    assert later and {s.err_ns for s in later} == {None}
+    assert later
+    assert {s.err_ns for s in later} == {None}
     assert not outside(clock, pair.segments, 0, 9.9)
 
 
@@ -272,4 +281,5 @@ def test_state_survives_a_way_through_plain_values() -> None:
     again = Pair.of_plain(pair.plain())
     for one in (pair, again):
         add_probes(one, probes(clock, random.Random(14), 6, 12), RULES)
-    assert again.segments == pair.segments and again.plain() == pair.plain()
+    assert again.segments == pair.segments
+    assert again.plain() == pair.plain()
