@@ -96,10 +96,11 @@ def _members(stream: KafkaStream, groups: list[str]) -> dict[str, int]:
 
 def _groups(given: Settings) -> dict[str, tuple[str, ...]]:
     """Group → topics it consumes, in the order of the flow."""
-    from processors.topology import STEPS, WRITES
+    from fleetscope.contracts.topics import LATE_WINDOWS_TOPIC
+    from processors.topology import REVISE, STEPS, WRITES
 
     steps = {spec.name: tuple(spec.make(given.pipeline).inputs) for spec in STEPS}
-    return steps | {spec.name: tuple(spec.targets) for spec in WRITES}
+    return steps | {REVISE: (LATE_WINDOWS_TOPIC.name,)} | {spec.name: tuple(spec.targets) for spec in WRITES}
 
 
 def _judge(part: Part, group: str, members: int, lags: dict[str, int]) -> None:

@@ -13,14 +13,15 @@ from typing import NamedTuple
 import pytest
 from rich.console import Console
 
-from fleetscope.cli.doctor_kafka import MAX_LAG, _groups, _judge, _topics
+from fleetscope.cli.doctor_kafka import MAX_LAG, _judge, _topics
 from fleetscope.cli.doctor_report import Column, Part, Report, Table
 from fleetscope.cli.main import main
 from fleetscope.contracts.topics import TOPICS
-from fleetscope.settings import Settings, StoreSettings
+from fleetscope.settings import StoreSettings
 from fleetscope.store.clickhouse import open_store
 from fleetscope.store.migrate import load_migrations, migrate
 from fleetscope.stream.kafka import KafkaStream
+from processors.topology import UNITS
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.stores import PASSWORD, USER, Server, fresh_database, server
 from tests.support.stream_case import kafka_settings
@@ -172,7 +173,7 @@ def test_a_broker_is_looked_at_with_its_topics_and_groups(run: Command, kafka_br
     assert ran.code == 0, document["findings"]
     assert document["kafka"]["topics_present"] == f"{len(TOPICS)} of {len(TOPICS)}"
     assert document["kafka"]["version"] is not None
-    assert {row["group"] for row in document["kafka"]["lag"]} == set(_groups(Settings()))
+    assert {row["group"] for row in document["kafka"]["lag"]} == set(UNITS)
     assert all(row["lag_messages"] == 0 for row in document["kafka"]["lag"])
 
 
