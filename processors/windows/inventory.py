@@ -37,18 +37,22 @@ class Device:
 
 @dataclass(slots=True)
 class Inventory:
-    """Devices of a host in the order of their names, and numbers by device and ``kind.attribute``."""
+    """Devices of a host, and by device and ``kind.attribute`` numbers and the times (ns) since which they hold."""
 
     devices: dict[str, Device] = field(default_factory=dict)
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
+    since: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
-        """Take one row; a later one replaces an earlier one."""
-        _, kind, device, attribute, number = entry
+        """Take one row; one of a later time replaces an earlier one, in whatever order they come."""
+        time_ns, kind, device, attribute, number = entry
         if kind == "device":
             self.devices.setdefault(device, Device())
-        else:
-            self.numbers.setdefault(device, {})[f"{kind}.{attribute}"] = number
+            return
+        name, since = f"{kind}.{attribute}", self.since.setdefault(device, {})
+        if time_ns >= since.get(name, time_ns):
+            since[name] = time_ns
+            self.numbers.setdefault(device, {})[name] = number
 
     def peaks(self, device: str) -> Peaks:
         """What the device can reach. A transfer ceiling stated as a peak wins over the formula of the link."""

@@ -65,13 +65,16 @@ def note_facts(host: Host, first_ns: int, window_ns: int) -> None:
 def _meet(host: Host, work: Rows, window_ns: int) -> None:
     words = list(host.words)
     for code in np.unique(work.device).tolist():
+        known = words[code] in host.inventory.devices
         device = host.inventory.devices.setdefault(words[code], Device())
+        if device.job is not None or device.rank is not None:
+            continue
         mine = work.take(work.device == code)
-        if device.job is None and device.rank is None:
-            newest = int(np.argmax(mine.start))
-            job, rank = int(mine.job[newest]), int(mine.rank[newest])
-            device.job = None if job == NO_CODE else words[job]
-            device.rank = None if rank == NONE else rank
+        newest = int(np.argmax(mine.start))
+        job, rank = int(mine.job[newest]), int(mine.rank[newest])
+        device.job = None if job == NO_CODE else words[job]
+        device.rank = None if rank == NONE else rank
+        if not known or device.job is not None or device.rank is not None:
             _run(host, int(mine.start.min()), host.edge_ns or 0, window_ns)
 
 
