@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import threading
@@ -128,7 +129,8 @@ class Pipeline:
             if step.name == name:
                 made = step.make(self.settings)
                 return lambda: Worker(made, self.stream, instance=self.instance, metrics=self.metrics,
-                                      commit_interval_s=self.settings.commit_interval_s,
+                                      commit_interval_s=min(self.settings.commit_interval_s,
+                                                            step.commit_interval_s or math.inf),
                                       held_bytes=self.settings.held_bytes, clock=self.clock)
         store = self.store
         if store is None:

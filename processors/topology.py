@@ -43,6 +43,8 @@ class StepSpec:
     name: str
     make: Callable[[PipelineSettings], Step[Any]]
     doc: str
+    commit_interval_s: float | None = None
+    """At most; others wait for what this step says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def windows_step(settings: PipelineSettings) -> WindowsStep:
 
 STEPS: Final = (
     StepSpec("fleet_clocks", lambda s: FleetClockStep(rules=_rules(s)),
-             "host clocks to fleet time: election, slewed UTC map, host-to-host bounds"),
+             "host clocks to fleet time: election, slewed UTC map, host-to-host bounds", commit_interval_s=0.2),
     StepSpec("align", lambda s: AlignStep(rules=_rules(s), lateness_s=s.allowed_lateness_s),
              "every row gets its fleet time and an error bound, once"),
     StepSpec("windows", windows_step, "every nanosecond of a device's window in exactly one state"),

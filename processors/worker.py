@@ -14,16 +14,18 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from fleetscope.clock import Clock, SystemClock
 from fleetscope.contracts.batch import Header
-from fleetscope.contracts.codec import Encoded, decode, decode_header, encode
+from fleetscope.contracts.codec import Encoded, decode_header, encode
 from fleetscope.contracts.topics import SNAPSHOTS
-from fleetscope.errors import FencedError, Origin, RejectedError, RetryError
+from fleetscope.errors import FencedError, RejectedError, RetryError
 from fleetscope.step import Output, Step, TopicPartition
 from fleetscope.stream.abstract import Consumer, Message, Position, Reader, Stream, TransactionalProducer
+from fleetscope.stream.decoding import decoded
 from processors.dead_letters import dead_letter
 from processors.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+COMMIT_BYTES: Final = 2 * 1024 * 1024
 QUEUED_BYTES: Final = 8 * 1024 * 1024
 MERGE_WAIT_S: Final = 1.0
 LAG_S: Final = 0.2
@@ -73,6 +75,7 @@ class Worker:
         self._paused: set[TopicPartition] = set()
         self._producer: TransactionalProducer = stream.transactional_producer(f"{step.name}-{instance}")
         self._open = False
+        self._open_bytes = 0
         self._committed_at = self._clock.monotonic_s()
         self._reader: Reader | None = None
         self._lag: dict[TopicPartition, int] = {}
@@ -94,7 +97,7 @@ class Worker:
             busy |= self._work(task)
             self._throttle(task)
         now = self._clock.monotonic_s()
-        if self._open and (now - self._committed_at >= self._interval or not busy):
+        if self._open and (self._due() or not busy):
             self.commit()
         idle = not busy and not self._open and not self._pending() and self._at_end() and not self._holding()
         self.idle_since = (self.idle_since or now) if idle else None
@@ -120,7 +123,13 @@ class Worker:
         for task in self._tasks.values():
             task.dirty = False
         self._open = False
+        self._open_bytes = 0
         self._committed_at = self._clock.monotonic_s()
+
+    def _due(self) -> bool:
+        """Whether the open transaction is old or large enough: those downstream wait for it."""
+        return self._open and (self._open_bytes >= COMMIT_BYTES
+                               or self._clock.monotonic_s() - self._committed_at >= self._interval)
 
     def close(self) -> None:
         """Commit what was done and leave the group."""
@@ -139,6 +148,7 @@ class Worker:
         except (FencedError, RetryError) as error:
             log.warning("transaction left to the broker", extra={"step": self.name, "error": str(error)})
         self._open = False
+        self._open_bytes = 0
         self._close_reader()
         self._consumer.close()
         self._producer.close()
@@ -215,7 +225,7 @@ class Worker:
             task.queued_bytes[head] -= len(message.value or b"")
             self._take(task, message)
             done = True
-            if self._clock.monotonic_s() - self._committed_at >= self._interval:
+            if self._due():
                 break
         return done
 
@@ -245,10 +255,16 @@ class Worker:
     def _look_at_lag(self) -> None:
         """Asking may cost a round trip to the broker, so the answer holds for a while."""
         now = self._clock.monotonic_s()
-        if now - self._lag_at >= LAG_S:
-            self._lag, self._lag_at = self._consumer.lag(), now
-            for at, lag in self._lag.items():
-                self._metrics.gauge("lag_messages", f"{self.name}:{at.topic}", at.partition, lag)
+        if now - self._lag_at < LAG_S:
+            return
+        self._lag_at = now
+        try:
+            self._lag = self._consumer.lag()
+        except RetryError as error:  # not known now; the last answer stands
+            log.info("lag not known", extra={"step": self.name, "error": str(error)})
+            return
+        for at, lag in self._lag.items():
+            self._metrics.gauge("lag_messages", f"{self.name}:{at.topic}", at.partition, lag)
 
     def _at_end(self) -> bool:
         """True when this member has partitions and nothing stands before their ends."""
@@ -268,9 +284,8 @@ class Worker:
         task.next_offset[at] = message.offset + 1
         task.sizes.setdefault(at, deque()).append((message.offset, len(message.value or b"")))
         task.dirty = True
-        origin = Origin(message.topic, message.partition, message.offset)
         try:
-            batch = decode(message.key, message.value, message.headers, origin)
+            batch = decoded(message)
         except RejectedError as error:
             self._reject(task, message, error)
             return
@@ -296,9 +311,8 @@ class Worker:
             done = True
             self.idle_since = None
             for message in messages:
-                origin = Origin(message.topic, message.partition, message.offset)
                 try:
-                    batch = decode(message.key, message.value, message.headers, origin)
+                    batch = decoded(message)
                 except RejectedError as error:
                     log.warning("broadcast message refused", extra={"step": self.name, "error": str(error)})
                     continue
@@ -307,6 +321,8 @@ class Worker:
                     if outputs:
                         task.dirty = True
                         self._publish(outputs)
+                if self._due():
+                    self.commit()
         return done
 
     def _publish(self, outputs: Iterable[Output]) -> None:
@@ -315,7 +331,9 @@ class Worker:
             self._open = True
             self._committed_at = self._clock.monotonic_s()
         for output in outputs:
-            self._producer.send(output.topic, encode(output.batch))
+            message = encode(output.batch)
+            self._open_bytes += len(message.value)
+            self._producer.send(output.topic, message)
 
     # back-pressure
 

@@ -20,12 +20,13 @@ import pyarrow.compute as pc
 
 from fleetscope.clock import Clock, SystemClock
 from fleetscope.contracts.batch import Batch
-from fleetscope.contracts.codec import decode, encode
-from fleetscope.errors import Origin, RejectedError, RetryError
+from fleetscope.contracts.codec import encode
+from fleetscope.errors import RejectedError, RetryError
 from fleetscope.step import TopicPartition
 from fleetscope.store.abstract import Store
 from fleetscope.store.arrange import arrange
 from fleetscope.stream.abstract import Consumer, Message, Position, Producer, Stream
+from fleetscope.stream.decoding import decoded
 from processors.dead_letters import dead_letter
 from processors.metrics import Metrics
 
@@ -35,6 +36,8 @@ RETRIES: Final = 6
 MAX_QUEUED_ROWS: Final = 400_000
 POLL_MESSAGES: Final = 32
 LAG_S: Final = 0.2
+DRAINED_LINGER_S: Final = 0.3
+"""Rows wait no longer than this for more where no more stand in the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class Writer:
             self._take(message)
         now = self._clock.monotonic_s()
         for lane in list(self._lanes.values()):
-            busy |= self._write(lane, now)
+            busy |= self._write(lane, now, self._linger if messages else min(self._linger, DRAINED_LINGER_S))
         self._throttle()
         idle = not busy and not self._holding() and self._at_end(now)
         self.idle_since = (self.idle_since or now) if idle else None
@@ -128,7 +131,11 @@ class Writer:
             return False
         if now - self._lag_at >= LAG_S:
             self._lag_at = now
-            lag = self._consumer.lag()
+            try:
+                lag = self._consumer.lag()
+            except RetryError as error:
+                log.info("lag not known", extra={"unit": self.name, "error": str(error)})
+                return False
             self._ended = not any(lag.values())
             for at, messages in lag.items():
                 self._metrics.gauge("lag_messages", f"{self.name}:{at.topic}", at.partition, messages)
@@ -138,7 +145,7 @@ class Writer:
         """Insert what is there and leave the group."""
         try:
             for lane in list(self._lanes.values()):
-                self._write(lane, self._clock.monotonic_s(), force=True)
+                self._write(lane, self._clock.monotonic_s(), 0.0)
         finally:
             self._consumer.close()
             if self._producer is not None:
@@ -165,8 +172,7 @@ class Writer:
         if lane is None:
             return
         try:
-            batch = decode(message.key, message.value, message.headers,
-                           Origin(message.topic, message.partition, message.offset))
+            batch = decoded(message)
         except RejectedError as error:
             self._reject(message, error)
         else:
@@ -185,7 +191,7 @@ class Writer:
         self._producer.flush()
         self._metrics.count("dead_letters", self.name, message.partition, 1)
 
-    def _write(self, lane: Lane, now: float, *, force: bool = False) -> bool:
+    def _write(self, lane: Lane, now: float, linger: float) -> bool:
         if lane.next_offset is None or lane.waiting_since is None:
             return False
         if lane.repeat is not None:
@@ -194,7 +200,7 @@ class Writer:
         while lane.rows >= self._insert_rows:
             self._write_block(lane, _prefix(lane.batches, self._insert_rows))
             done = True
-        if force or (lane.waiting_since is not None and now - lane.waiting_since >= self._linger):
+        if lane.waiting_since is not None and now - lane.waiting_since >= linger:
             self._write_block(lane, len(lane.batches))
             lane.waiting_since = None
             done = True

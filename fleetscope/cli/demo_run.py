@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import platform
@@ -69,7 +70,8 @@ class Demo:
     def plan(cls, *, seconds: float, hosts: int, devices: int, scenario: str, seed: int, start: str | None,
              with_host: bool, data_dir: Path, kafka: str | None, clickhouse: str | None) -> Demo:
         """Check what was asked for; UsageError says what is wrong with it."""
-        begin = parse_start(start, time.time_ns() - round(max(seconds, 0) * 1e9))
+        length_ns = round(max(seconds, 0) * 1e9) if math.isfinite(seconds) else 0  # refused below, with the others
+        begin = parse_start(start, time.time_ns() - length_ns)
         config = FleetConfig(hosts, devices, seconds, seed, begin, load_scenario(scenario))
         given = settings()
         bus = given.kafka

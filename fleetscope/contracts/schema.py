@@ -35,9 +35,12 @@ class Column:
     minimum: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Contract:
-    """One kind of batch. ``time_column`` is in ticks of the batch's clock (raw) or ns of fleet time (derived)."""
+    """One kind of batch; there is one object for each.
+
+    ``time_column`` is in ticks of the batch's clock (raw) or ns of fleet time (derived).
+    """
 
     name: str
     version: int

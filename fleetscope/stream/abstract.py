@@ -14,9 +14,10 @@ Guarantees asked of an implementation (tests/conformance holds both to them):
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from fleetscope.contracts.batch import Batch
 from fleetscope.contracts.codec import Encoded, Headers
 from fleetscope.contracts.topics import Topic
 from fleetscope.step import TopicPartition
@@ -33,6 +34,8 @@ class Message:
     value: bytes | None
     headers: Headers
     time_ms: int
+    batch: list[Batch] = field(default_factory=list, compare=False, repr=False)
+    """Filled by the first who decodes it."""
 
 
 @dataclass(frozen=True, slots=True)

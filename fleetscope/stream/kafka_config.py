@@ -99,7 +99,7 @@ def reader(settings: KafkaSettings, client: str) -> dict[str, Any]:
         "enable_auto_commit": False,
         "auto_offset_reset": "earliest",
         "isolation_level": "read_committed",
-        "fetch_max_wait_ms": 100,
+        "fetch_max_wait_ms": 250,
         "fetch_max_bytes": FETCH_BYTES,
         "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
         "receive_buffer_bytes": SOCKET_BUFFER_BYTES,

@@ -54,7 +54,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, chosen: Ints | Bools) -> Rows:
+    def take(self, chosen: Ints | Bools | slice) -> Rows:
         """The rows of an index, slice or mask; ``waits`` stays whole."""
         columns = {f.name: getattr(self, f.name) for f in fields(Rows)}
         return Rows(**{name: array if name == "waits" else array[chosen] for name, array in columns.items()})

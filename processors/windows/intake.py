@@ -13,7 +13,7 @@ from fleetscope.step import TopicPartition
 from processors.windows import inventory, late
 from processors.windows.chunks import OTHER, Chunk, Rows, ints, read_spans
 from processors.windows.cover import cover
-from processors.windows.intervals import Bools, Ints
+from processors.windows.intervals import Bools, Ints, counted
 from processors.windows.state import Host
 
 CLOSED: Final = 1 << 62
@@ -66,7 +66,8 @@ def _count(host: Host, batch: Batch, new: Bools, window_ns: int, max_span_ns: in
     if contract == COVERAGE:
         return cover(host, batch, new, window_ns, max_span_ns)
     if contract == SPANS:
-        rows = _read(host, batch, max_span_ns, lookback_ns).take(new)
+        rows = _read(host, batch, max_span_ns, lookback_ns)
+        rows = rows if new.all() else rows.take(new)
         times = rows.start
         host.last_end_ns = max(host.last_end_ns, int(np.maximum(rows.stop, rows.start + 1).max()))
         late.note_spans(host, rows, window_ns)
@@ -92,7 +93,7 @@ def _count_times(host: Host, times: Ints, window_ns: int) -> None:
             host.late += int(behind.sum())
             late.note_times(host, times[behind], window_ns)
         times = times[~behind]
-    windows, counts = np.unique(times // window_ns, return_counts=True)
+    windows, counts = counted(times // window_ns)
     for window, count in zip(windows.tolist(), counts.tolist(), strict=True):
         start = window * window_ns
         host.received[start] = host.received.get(start, 0) + count

@@ -12,6 +12,22 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
+_DENSE = 4_096
+
+
+def counted(values: Ints) -> tuple[Ints, Ints]:
+    """Distinct values, ascending, and how often each stands there; without a sort where they lie close together."""
+    if not len(values):
+        return values, values
+    low, high = int(values.min()), int(values.max())
+    if high - low >= _DENSE:
+        distinct, counts = np.unique(values, return_counts=True)
+        return distinct, counts.astype(np.int64)
+    counts = np.bincount(values - low)
+    present = np.flatnonzero(counts)
+    return present + low, counts[present]
+
+
 @dataclass(frozen=True, slots=True)
 class Union:
     """Disjoint intervals ``[start, stop)`` in order, with the length of all before each."""
