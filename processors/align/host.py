@@ -27,6 +27,12 @@ class LocalClock:
     closed: bool = False
     sealed: bool = False
 
+    def reopen(self) -> None:
+        """Its producer measures again."""
+        if self.sealed:
+            self.map.reopen()
+        self.closed = self.sealed = False
+
 
 @dataclass(slots=True)
 class Host:

@@ -43,6 +43,8 @@ class Lane:
 
     beats: list[Beat] = field(default_factory=list)
     watermark: int | None = None
+    epoch: int = 0
+    """Epoch of its producer."""
 
 
 @dataclass(slots=True)
@@ -125,14 +127,21 @@ class Progress:
             return
         if beat.epoch > self.epochs.get(producer, 0):
             self.epochs[producer] = beat.epoch
-            for key in [k for k in self.lanes if k.producer == producer]:
+            for key in [k for k, lane in self.lanes.items() if k.producer == producer and lane.epoch < beat.epoch]:
                 del self.lanes[key]
-        self.lanes.setdefault(LaneKey(producer, contract, clock), Lane()).beats.append(beat)
+        self.lane(LaneKey(producer, contract, clock), beat.epoch).beats.append(beat)
         tally = self.tally(StreamKey(producer, beat.epoch, contract))
         newest = tally.beats[-1] if tally.beats else tally.counted
         if newest is None or newest.time < beat.time:  # a kind has a row for each clock, with the same counts
             tally.beats.append(beat)
         self.latest[producer] = max(beat.time, self.latest.get(producer, beat.time))
+
+    def lane(self, key: LaneKey, epoch: int) -> Lane:
+        """The lane of ``key``; what an earlier epoch promised does not hold for this one."""
+        lane = self.lanes.get(key)
+        if lane is None or lane.epoch < epoch:
+            lane = self.lanes[key] = Lane(epoch=epoch)
+        return lane
 
     def tally(self, stream: StreamKey) -> Tally:
         """The tally of a stream."""
@@ -151,7 +160,8 @@ class Progress:
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
         return {
-            "lanes": [[*k, [b.plain() for b in lane.beats], lane.watermark] for k, lane in sorted(self.lanes.items())],
+            "lanes": [[*k, [b.plain() for b in lane.beats], lane.watermark, lane.epoch]
+                      for k, lane in sorted(self.lanes.items())],
             "tallies": [[*k, t.plain()] for k, t in sorted(self.tallies.items())],
             "epochs": self.epochs, "latest": self.latest, "watermark": self.watermark,
         }
@@ -160,6 +170,6 @@ class Progress:
     def of_plain(cls, data: dict[str, Any]) -> Progress:
         """From ``plain``."""
         return cls(
-            {LaneKey(p, c, k): Lane([Beat(*b) for b in beats], w) for p, c, k, beats, w in data["lanes"]},
+            {LaneKey(p, c, k): Lane([Beat(*b) for b in beats], w, e) for p, c, k, beats, w, e in data["lanes"]},
             {StreamKey(p, e, c): Tally.of_plain(t) for p, e, c, t in data["tallies"]},
             data["epochs"], data["latest"], data["watermark"])

@@ -21,7 +21,7 @@ from fleetscope.snapshots import dump, load
 from fleetscope.step import Output, TopicPartition
 from processors.align.host import Host, LocalClock
 from processors.align.mapping import Route, aligned
-from processors.align.progress import END, Beat, Lane, LaneKey, Progress
+from processors.align.progress import END, Beat, LaneKey, Progress
 from processors.align.publish import coverage_output, release_output, segment_output, unplaced_output, watermarks
 from processors.clocks.compose import beyond
 from processors.clocks.fixed import ONE_Q32
@@ -193,7 +193,7 @@ class AlignStep:
         header = batch.header
         key = _lane(batch)
         if header.contract != "heartbeats" and header.epoch >= host.progress.epochs.get(header.producer, 0):
-            host.progress.lanes.setdefault(key, Lane())  # no watermark before it was promised
+            host.progress.lane(key, header.epoch)  # no watermark before it was promised
         host.waiting.setdefault(key, deque()).append(batch)
 
     def _read_again(self, host: Host, batch: Batch) -> None:
@@ -231,7 +231,8 @@ class AlignStep:
         latest = clock.pair.burst or (clock.pair.nodes[-1] if clock.pair.nodes else None)
         if not clock.closed and latest is not None and at - latest.local <= self.rules.limit_s * NS:
             return False
-        clock.producer, clock.closed, clock.sealed = batch.header.producer, False, False
+        clock.producer = batch.header.producer
+        clock.reopen()
         return True
 
     def _rules(self, clock: str) -> PairRules:
@@ -271,11 +272,11 @@ class AlignStep:
                     if clock.producer != key.producer:
                         continue
                     rules = self._rules(name)
-                    clock.closed = beat.closed
                     if beat.closed:
+                        clock.closed = True
                         finish(clock.pair, rules)
                     else:
-                        clock.sealed = False
+                        clock.reopen()
                         advance(clock.pair, beat.through, rules)
 
     def _ready(self, host: Host, batch: Batch) -> bool:
@@ -379,7 +380,7 @@ class AlignStep:
         stream = _stream(key, beat)
         if not host.progress.arrived(stream, beat, host.ledger, round(self.patience_s * NS)):
             return False
-        if any(b.header.sequence < beat.batches and b.header.epoch == beat.epoch for b in host.waiting.get(key, ())):
+        if any((b.header.epoch, b.header.sequence) < (beat.epoch, beat.batches) for b in host.waiting.get(key, ())):
             return False
         if host.progress.tally(stream).beats and host.progress.tally(stream).beats[0].time <= beat.time:
             return False

@@ -182,16 +182,23 @@ class SegmentMap:
             del self.segments[:keep]
             self._runs = None
 
+    def reopen(self) -> None:
+        """Take back the gap without an end that was put after the last piece of a closed clock."""
+        if len(self.segments) > 1 and self.segments[-1].valid_to >= _FAR:
+            del self.segments[-1]
+            self._runs = None
+
     def decided(self, t: int, sent: int | None = None) -> bool:
         """True when nothing more can change where source tick ``t``, sent at target time ``sent``, belongs.
 
-        With ``sent`` the map must have come so far: only then it is known that the source was not reset before.
+        With ``sent`` the map must have come so far: only then it is known that the source was not reset before. What
+        follows the gap that ends an epoch is told by the next one.
         """
         if not self.segments:
             return False
         last = self.segments[-1]
         if sent is not None:
-            return last.at(last.valid_to) > sent
+            return last.at(last.valid_from if last.err_ns is None and last.valid_to < _FAR else last.valid_to) > sent
         return t < last.valid_to or self.find(t) is not None
 
     def find(self, t: int) -> Segment | None:
