@@ -15,7 +15,7 @@ from fleetscope.settings import Settings
 def json_pipeline(bench: Bench) -> dict[str, Any]:
     """Prefill the topic once, then read it into a new embedded store for each run.
 
-    The variant with the higher median of events/s is the one that others are compared with.
+    The headline is the one process that people write first; more processes stand beside it as a variant.
     """
     clock_hz: dict[tuple[str, str], int] = {}
     kafka = bench.kafka
@@ -23,8 +23,7 @@ def json_pipeline(bench: Bench) -> dict[str, Any]:
     expected = prefill(kafka, spans_of(bench.publications(), clock_hz), clock_hz=clock_hz)
     most = min(len(os.sched_getaffinity(0)), bench.options.partitions)
     variants = {workers: _variant(bench, workers, expected) for workers in sorted({1, most})}
-    best = max(variants.values(), key=lambda figures: figures["events_per_s"] or 0.0)
-    return {"json_pipeline_kafka": best,
+    return {"json_pipeline_kafka": variants[1],
             "json_pipeline_kafka_variants": {f"workers_{workers}": figures for workers, figures in variants.items()}}
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +16,16 @@ from rich.table import Table
 from bench.measure import RESULTS, environment, read_results, write_results
 from bench.sections import Bench, Options, Section, sections
 
-RATIO: Final = "ratio_to_json_pipeline"
+RATIOS: Final = ("ratio_to_json_pipeline", "ratio_to_json_pipeline_strict", "ratio_to_json_pipeline_one_process",
+                 "cpu_ratio_to_json_pipeline")
 OURS: Final = "end_to_end_kafka"
 THEIRS: Final = "json_pipeline_kafka"
+COLUMNS: Final = {"events": "events", "events_per_s": "events/s", "cpu_s_per_million": "CPU s/M", "peak_rss_mb": "MB",
+                  "p99_latency_s": "p99 s", "bytes_per_event_wire": "B wire", "bytes_per_event_disk": "B disk",
+                  "runs": "runs"}
+"""Figures that the table shows, and their headings."""
+_RATE: Final = "events_per_s"
+_CPU: Final = "cpu_s_per_million"
 
 
 def parser(known: Sequence[Section]) -> argparse.ArgumentParser:
@@ -84,42 +91,67 @@ def _options(given: argparse.Namespace) -> Options:
 
 
 def run_sections(chosen: Sequence[Section], bench: Bench) -> dict[str, Any]:
-    """The figures of the sections together with the machine's and the ratio of the two pipelines through Kafka."""
+    """The figures of the sections together with the machine's and the ratios of the two pipelines through Kafka."""
     figures: dict[str, Any] = {"environment": environment(),
                                "workload": {name: getattr(bench.options, name) for name in
                                             ("seconds", "hosts", "devices", "seed", "scenario", "partitions")}}
     for section in chosen:
         bench.say(f"section {section.name}: {section.doc}")
         figures |= section.run(bench)
-    return with_ratio(figures)
+    return with_ratios(figures)
 
 
-def with_ratio(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """``figures`` with events/s of our pipeline over those of the other, where this run measured both.
+def with_ratios(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """``figures`` with our pipeline through Kafka set against the other, where this run measured both.
 
-    Where it measured only one, the ratio becomes None, which takes an older one out of the results.
+    ``ratio_to_json_pipeline`` is events/s over those of its one process, ``ratio_to_json_pipeline_strict`` over the
+    best of its variants, ``ratio_to_json_pipeline_one_process`` has one process on both sides; the CPU ratio says how
+    many times less CPU an event takes than in the cheapest variant. Where the run measured only one of the pipelines
+    they become None, which takes older ones out of the results.
     """
-    ours = (figures.get(OURS) or {}).get("events_per_s")
-    theirs = (figures.get(THEIRS) or {}).get("events_per_s")
+    ours, theirs = figures.get(OURS), figures.get(THEIRS)
     if ours is None and theirs is None:
         return dict(figures)
-    return {**figures, RATIO: ours / theirs if ours is not None and theirs else None}
+    if ours is None or theirs is None:
+        return {**figures, **dict.fromkeys(RATIOS)}
+    mine = (figures.get(f"{OURS}_variants") or {}).get("processes_1", ours)
+    others = [theirs, *(figures.get(f"{THEIRS}_variants") or {}).values()]
+    return {**figures, **dict(zip(RATIOS, (
+        ours[_RATE] / theirs[_RATE],
+        ours[_RATE] / max(other[_RATE] for other in others),
+        mine[_RATE] / theirs[_RATE],
+        _over(min((other[_CPU] for other in others if other.get(_CPU)), default=None), ours.get(_CPU)),
+    ), strict=True))}
+
+
+def _over(value: float | None, by: float | None) -> float | None:
+    return value / by if value is not None and by else None
 
 
 def table(figures: Mapping[str, Any]) -> Table:
-    """One column for each pipeline that was measured, one row for each figure some of them have."""
-    sets = {name: value for name, value in figures.items()
-            if isinstance(value, Mapping) and isinstance(value.get("events_per_s"), int | float)}
-    names = [name for name in dict.fromkeys(key for value in sets.values() for key in value)
-             if any(isinstance(value.get(name), int | float) for value in sets.values())]
-    ratio = figures.get(RATIO)
-    result = Table(title="bench", caption=f"{RATIO}: {ratio:.1f}" if ratio else None)
-    result.add_column("figure")
-    for pipeline in sets:
-        result.add_column(pipeline, justify="right")
-    for name in names:
-        result.add_row(name, *(_text(value.get(name)) for value in sets.values()))
+    """One row for each pipeline and variant that was measured, one column for each figure some of them have."""
+    sets = dict(_sets(figures))
+    shown = [name for name in COLUMNS if any(isinstance(value.get(name), int | float) for value in sets.values())]
+    ratios = [f"{name}: {figures[name]:.2f}" for name in RATIOS if figures.get(name)]
+    result = Table(title="bench", caption="\n".join(ratios) or None)
+    result.add_column("pipeline")
+    for name in shown:
+        result.add_column(COLUMNS[name], justify="right")
+    for pipeline, value in sets.items():
+        result.add_row(pipeline, *(_text(value.get(name)) for name in shown))
     return result
+
+
+def _sets(figures: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name, value in figures.items():
+        if not isinstance(value, Mapping):
+            continue
+        if isinstance(value.get(_RATE), int | float):
+            yield name, value
+            continue
+        for variant, inner in value.items():
+            if isinstance(inner, Mapping) and isinstance(inner.get(_RATE), int | float):
+                yield f"  {name.removesuffix('_variants')} {variant}", inner
 
 
 def _text(value: object) -> str:

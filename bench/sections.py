@@ -39,8 +39,8 @@ class Options:
     devices: int = 4
     seed: int = 1
     scenario: str = "serving"
-    repeat: int = 3
-    partitions: int = 4
+    repeat: int = 5
+    partitions: int = 2
     bootstrap: str | None = None
 
 
@@ -85,15 +85,53 @@ class Bench:
         """The run's broker and an embedded store in ``store``."""
         return Settings(kafka=self.kafka, store=StoreSettings(path=store), pipeline=PipelineSettings())
 
+    @cached_property
+    def capture(self) -> Capture:
+        """The fleet's messages in a file."""
+        return self.captured("capture", self.options)
+
+    def captured(self, name: str, options: Options) -> Capture:
+        """The messages of the fleet of ``options`` in a new file ``name``."""
+        self.say(f"simulating {options.seconds:g} s of {options.hosts} hosts with {options.devices} devices each")
+        return write(self.folder(name) / "capture.arrow", fleet(options))
+
     def publications(self) -> Iterator[Publication]:
         """What the fleet publishes, the same each time."""
-        from simulator.fleet import Fleet, FleetConfig
-        from simulator.scenario import load_scenario
+        return fleet(self.options)
 
-        options = self.options
-        config = FleetConfig(hosts=options.hosts, devices=options.devices, seconds=options.seconds, seed=options.seed,
-                             start_unix_ns=START_UNIX_NS, scenario=load_scenario(options.scenario))
-        return iter(Fleet(config).publications())
+
+def fleet(options: Options) -> Iterator[Publication]:
+    """What the simulated fleet of ``options`` publishes, in order of true time from START_UNIX_NS on."""
+    from simulator.fleet import Fleet, FleetConfig
+    from simulator.scenario import load_scenario
+
+    config = FleetConfig(hosts=options.hosts, devices=options.devices, seconds=options.seconds, seed=options.seed,
+                         start_unix_ns=START_UNIX_NS, scenario=load_scenario(options.scenario))
+    return iter(Fleet(config).publications())
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Messages in a file, and how many spans they carry."""
+
+    path: Path
+    spans: int
+
+
+def write(path: Path, publications: Iterable[Publication]) -> Capture:
+    """Write a capture of ``publications`` to ``path``."""
+    from fleetscope.stream.capture import write_capture
+
+    spans = 0
+
+    def counted() -> Iterator[Publication]:
+        nonlocal spans
+        for publication in publications:
+            spans += publication.rows if publication.topic == _SPANS else 0
+            yield publication
+
+    write_capture(path, counted())
+    return Capture(path, spans)
 
 
 def spans_of(publications: Iterable[Publication], clock_hz: dict[tuple[str, str], int]) -> Iterator[Batch]:
@@ -128,8 +166,14 @@ class Section:
 
 def sections() -> tuple[Section, ...]:
     """All sections, in the order they run."""
+    from bench.embedded import end_to_end
     from bench.json_section import json_pipeline
+    from bench.length import memory_over_length
+    from bench.over_kafka import end_to_end_kafka
 
     return (
+        Section("embedded", "in-memory stream, all steps and writers, embedded ClickHouse; then latency", end_to_end),
+        Section("memory", "peak memory of a short and of a six times longer run", memory_over_length),
+        Section("kafka", "the same from filled Kafka topics", end_to_end_kafka),
         Section("json", "the pipeline people write first: one JSON message an event, through Kafka", json_pipeline),
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench.run import main, parser, run_sections, table, with_ratio
+from bench.run import RATIOS, main, parser, run_sections, table, with_ratios
 from bench.sections import Bench, Options, Section, sections
 
 
@@ -20,17 +20,32 @@ def text_of(figures: dict[str, Any]) -> str:
     return console.file.getvalue()
 
 
-def test_the_ratio_is_of_two_pipelines_measured_in_the_same_run() -> None:
-    figures = with_ratio({"end_to_end_kafka": {"events_per_s": 500.0}, "json_pipeline_kafka": {"events_per_s": 40.0}})
-    assert figures["ratio_to_json_pipeline"] == 12.5
+def test_ratios_are_of_two_pipelines_measured_in_the_same_run() -> None:
+    figures = with_ratios({
+        "end_to_end_kafka": {"events_per_s": 500.0, "cpu_s_per_million": 4.0},
+        "end_to_end_kafka_variants": {"processes_1": {"events_per_s": 300.0, "cpu_s_per_million": 5.0},
+                                      "processes_2": {"events_per_s": 500.0, "cpu_s_per_million": 4.0}},
+        "json_pipeline_kafka": {"events_per_s": 40.0, "cpu_s_per_million": 20.0},
+        "json_pipeline_kafka_variants": {"workers_1": {"events_per_s": 40.0, "cpu_s_per_million": 20.0},
+                                         "workers_2": {"events_per_s": 50.0, "cpu_s_per_million": 22.0}},
+    })
+    assert [figures[name] for name in RATIOS] == [12.5, 10.0, 7.5, 5.0]
 
 
-def test_a_run_of_one_pipeline_takes_the_old_ratio_out() -> None:
-    assert with_ratio({"json_pipeline_kafka": {"events_per_s": 40.0}})["ratio_to_json_pipeline"] is None
+def test_the_strict_ratio_is_never_the_larger_one() -> None:
+    figures = with_ratios({"end_to_end_kafka": {"events_per_s": 500.0}, "json_pipeline_kafka": {"events_per_s": 40.0},
+                           "json_pipeline_kafka_variants": {"workers_2": {"events_per_s": 30.0}}})
+    assert figures["ratio_to_json_pipeline_strict"] == figures["ratio_to_json_pipeline"] == 12.5
+    assert figures["cpu_ratio_to_json_pipeline"] is None
 
 
-def test_a_run_of_neither_leaves_the_ratio_alone() -> None:
-    assert "ratio_to_json_pipeline" not in with_ratio({"other": {"events_per_s": 1.0}})
+def test_a_run_of_one_pipeline_takes_the_old_ratios_out() -> None:
+    figures = with_ratios({"json_pipeline_kafka": {"events_per_s": 40.0}})
+    assert [figures[name] for name in RATIOS] == [None] * len(RATIOS)
+
+
+def test_a_run_of_neither_leaves_the_ratios_alone() -> None:
+    assert not set(RATIOS) & with_ratios({"other": {"events_per_s": 1.0}}).keys()
 
 
 def test_sections_bring_their_keys_and_the_run_its_machine_and_workload() -> None:
@@ -45,15 +60,16 @@ def test_sections_bring_their_keys_and_the_run_its_machine_and_workload() -> Non
     assert said == ["section one: first", "section two: second"]
 
 
-def test_the_table_shows_a_column_for_each_pipeline_and_a_dash_for_what_was_not_measured() -> None:
-    text = text_of({"end_to_end": {"events_per_s": 312_345.6, "p99_latency_s": 0.25}, "environment": {"cores": 2},
-                    "json_pipeline_kafka": {"events_per_s": 60_000.0, "p99_latency_s": None, "compression": "lz4"}})
+def test_the_table_shows_a_row_for_each_pipeline_and_variant_and_a_dash_for_what_was_not_measured() -> None:
+    text = text_of({"end_to_end": {"events_per_s": 312_345.6, "p99_latency_s": 0.25, "latency": {"events_per_s": 5.0}},
+                    "environment": {"cores": 2},
+                    "json_pipeline_kafka_variants": {"workers_2": {"events_per_s": 60_000.0, "p99_latency_s": None}}})
     cells = [[cell.strip() for cell in line.strip("│┃ ").replace("┃", "│").split("│")] for line in text.splitlines()]
-    assert ["figure", "end_to_end", "json_pipeline_kafka"] in cells
-    assert ["events_per_s", "312,346", "60,000"] in cells
-    assert ["p99_latency_s", "0.25", "-"] in cells
+    assert ["pipeline", "events/s", "p99 s"] in cells
+    assert ["end_to_end", "312,346", "0.25"] in cells
+    assert ["json_pipeline_kafka workers_2", "60,000", "-"] in cells
     assert "environment" not in text
-    assert "compression" not in text
+    assert "latency" not in text
 
 
 @pytest.mark.parametrize("arguments", [["--seconds", "0"], ["--hosts", "-1"], ["--repeat", "x"], ["--section", "no"]])
