@@ -73,11 +73,11 @@ def _serve(given: Settings, store_settings: StoreSettings, steps: list[str] | No
            as_json: bool) -> None:
     from fleetscope.stream.kafka import KafkaStream
     from processors.runner import Pipeline
-    from processors.topology import UNITS
+    from processors.topology import REVISE, UNITS
 
     names = tuple(steps or UNITS)
     stop = _stop_on_signals()
-    needs_store = any(n.startswith("write-") for n in names)
+    needs_store = any(n == REVISE or n.startswith("write-") for n in names)
     stream = KafkaStream(given.kafka)
     store = None
     try:
