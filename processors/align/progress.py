@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from fleetscope.contracts.batch import StreamKey
+from fleetscope.contracts.batch import Batch, StreamKey
 from fleetscope.ledger import Ledger
 
 END: Final = 1 << 62
@@ -120,6 +120,15 @@ class Progress:
     latest: dict[str, int] = field(default_factory=dict)
     """Newest beat's time by producer."""
     watermark: int | None = None
+
+    def take(self, heartbeat: Batch) -> None:
+        """Enter every row of a heartbeat."""
+        header, columns = heartbeat.header, heartbeat.rows.to_pydict()
+        for row in range(len(heartbeat)):
+            made = Beat(header.epoch, columns["time_ticks"][row], columns["batches_total"][row],
+                        columns["rows_total"][row], columns["dropped_rows_total"][row], columns["through_ticks"][row],
+                        columns["closed"][row])
+            self.beat(header.producer, columns["contract"][row], columns["clock"][row], made)
 
     def beat(self, producer: str, contract: str, clock: str, beat: Beat) -> None:
         """Enter one row of a heartbeat; a new epoch of the producer retires the lanes of the old one."""

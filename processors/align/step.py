@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -19,17 +19,16 @@ from fleetscope.contracts.topics import FLEET_SEGMENTS, RAW_TOPICS
 from fleetscope.ledger import Ledger
 from fleetscope.snapshots import dump, load
 from fleetscope.step import Output, TopicPartition
-from processors.align.host import Host, LocalClock
+from processors.align.host import Host
 from processors.align.mapping import Route, aligned
-from processors.align.progress import END, Beat, LaneKey, Progress
+from processors.align.measured import RAW_CLOCK, Measuring
+from processors.align.progress import END, Beat, LaneKey
 from processors.align.publish import coverage_output, release_output, segment_output, unplaced_output, watermarks
 from processors.clocks.compose import beyond
 from processors.clocks.fixed import ONE_Q32
-from processors.clocks.pair import Pair, PairRules, add_probes, advance, finish
-from processors.clocks.probes import assumptions_for, exchanges, remote_to_local
+from processors.clocks.pair import PairRules
 from processors.clocks.segments import Segment, SegmentMap, segments_of
 
-RAW_CLOCK: Final = "monotonic_raw"
 VERSION: Final = 1
 NS: Final = 1_000_000_000
 KEEP_NS: Final = 60 * NS
@@ -101,10 +100,7 @@ class AlignStep:
         """Decide what is left; rows without any fleet time become dead letters."""
         outputs: list[Output] = []
         for host in state.hosts.values():
-            for name, clock in host.clocks.items():
-                finish(clock.pair, self._rules(name))
-                clock.closed = True
-            host.samples_through = END
+            self._measuring().finish(host)
             if host.fleet.segments and host.fleet.through != END:
                 host.fleet.extend([beyond(host.fleet.segments[-1])])
             outputs.extend(self._settle(host, final=True))
@@ -179,14 +175,14 @@ class AlignStep:
         for start, stop in fresh:
             part = batch if stop - start == len(batch) else batch.slice(start - header.row0, stop - start)
             if header.contract == "clock_samples":
-                self._samples(host, part)
+                self._measuring().take(host, part)
             else:
                 self._wait(host, part)
                 if header.contract == "heartbeats":
                     host.beats.append(part)
         if header.sequence not in host.ledger.partial(header.stream):
             for part in host.beats:  # all kinds a producer speaks of become known together
-                _beats(host.progress, part)
+                host.progress.take(part)
             host.beats.clear()
 
     def _wait(self, host: Host, batch: Batch) -> None:
@@ -210,47 +206,16 @@ class AlignStep:
         if left:
             host.reread[batch.origin] = left
 
-    def _samples(self, host: Host, batch: Batch) -> None:
-        found, bad = exchanges(batch.rows)
-        host.bad_samples += bad
-        for exchange in found:
-            if exchange.local_clock != RAW_CLOCK or exchange.remote_host not in (None, host.name):
-                host.bad_samples += 1
-                continue
-            clock = host.clocks.get(exchange.remote_clock)
-            if clock is None:
-                clock = LocalClock(Pair(exchange.remote_hz), batch.header.producer)
-                host.clocks[exchange.remote_clock] = clock
-            elif clock.producer != batch.header.producer and not self._taken_over(clock, batch, exchange.after):
-                host.bad_samples += 1
-                continue
-            add_probes(clock.pair, [remote_to_local(exchange)], self._rules(exchange.remote_clock))
-
-    def _taken_over(self, clock: LocalClock, batch: Batch, at: int) -> bool:
-        """One producer measures a clock, since only it can say how far; another one follows when that one is silent."""
-        latest = clock.pair.burst or (clock.pair.nodes[-1] if clock.pair.nodes else None)
-        if not clock.closed and latest is not None and at - latest.local <= self.rules.limit_s * NS:
-            return False
-        clock.producer = batch.header.producer
-        clock.reopen()
-        return True
-
-    def _rules(self, clock: str) -> PairRules:
-        return replace(self.rules, assumptions=assumptions_for(clock))
+    def _measuring(self) -> Measuring:
+        return Measuring(self.rules, self.patience_s)
 
     # settling
 
     def _settle(self, host: Host, *, final: bool = False) -> Iterator[Output]:
         """Everything that follows from what is known now."""
-        self._advance_clocks(host)
-        for name, clock in host.clocks.items():
-            ready = clock.pair.take()
-            if clock.closed and not clock.sealed and (ready or clock.map.segments):
-                ready.append(beyond((ready or clock.map.segments)[-1]))
-                clock.sealed = True
-            if ready:
-                clock.map.extend(ready)
-                yield segment_output(host, name, ready)
+        self._measuring().advance(host)
+        for name, ready in self._measuring().decided(host):
+            yield segment_output(host, name, ready)
         yield from self._release(host, final)
         yield from self._account(host)
         before = host.progress.watermark
@@ -258,26 +223,6 @@ class AlignStep:
         if host.progress.watermark is not None and host.progress.watermark != before:
             self._forget(host)
             yield from watermarks(host, host.progress.watermark)
-
-    def _advance_clocks(self, host: Host) -> None:
-        progress = host.progress
-        for key, lane in progress.lanes.items():
-            if key.contract != "clock_samples":
-                continue
-            while lane.beats and progress.arrived(_stream(key, lane.beats[0]), lane.beats[0], host.ledger,
-                                                  round(self.patience_s * NS)):
-                beat = lane.beats.pop(0)
-                host.samples_through = END if beat.closed else beat.through
-                for name, clock in host.clocks.items():
-                    if clock.producer != key.producer:
-                        continue
-                    rules = self._rules(name)
-                    if beat.closed:
-                        clock.closed = True
-                        finish(clock.pair, rules)
-                    else:
-                        clock.reopen()
-                        advance(clock.pair, beat.through, rules)
 
     def _ready(self, host: Host, batch: Batch) -> bool:
         """True where the first waiting batch of the same lane could go out, or must."""
@@ -388,7 +333,8 @@ class AlignStep:
             return True
         if _unknown(host, key.clock) and not self._unmeasured(host, beat.time):
             return False
-        return _mark_route(host, key.clock, beat)[0].decided(_mark_route(host, key.clock, beat)[1])
+        route, at = _mark_route(host, key.clock, beat)
+        return route.decided(at)
 
     def _mark(self, host: Host, clock: str, beat: Beat) -> int:
         """Fleet time of the promise. Rows of a clock that was never measured are placed by when they were sent."""
@@ -432,15 +378,6 @@ def _mark_route(host: Host, clock: str, beat: Beat) -> tuple[Route, int]:
 
 def _stream(key: LaneKey, beat: Beat) -> StreamKey:
     return StreamKey(key.producer, beat.epoch, key.contract)
-
-
-def _beats(progress: Progress, batch: Batch) -> None:
-    columns = batch.rows.to_pydict()
-    for row in range(len(batch)):
-        beat = Beat(batch.header.epoch, columns["time_ticks"][row], columns["batches_total"][row],
-                    columns["rows_total"][row], columns["dropped_rows_total"][row], columns["through_ticks"][row],
-                    columns["closed"][row])
-        progress.beat(batch.header.producer, columns["contract"][row], columns["clock"][row], beat)
 
 
 def _read_before(state: AlignState, batch: Batch) -> bool:

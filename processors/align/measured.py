@@ -1,0 +1,98 @@
+"""The clocks of one host: samples in, maps to the host's reference clock out, and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fleetscope.contracts.batch import Batch, StreamKey
+from processors.align.host import Host, LocalClock
+from processors.align.progress import END
+from processors.clocks.compose import beyond
+from processors.clocks.pair import Pair, PairRules, add_probes, advance, finish
+from processors.clocks.probes import NS, Exchange, assumptions_for, exchanges, remote_to_local
+from processors.clocks.segments import Segment
+
+RAW_CLOCK: Final = "monotonic_raw"
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """Thresholds for the fits of a host's clocks."""
+
+    rules: PairRules
+    patience_s: float
+
+    def take(self, host: Host, batch: Batch) -> None:
+        """Exchanges with clocks of the host itself; others are counted."""
+        found, bad = exchanges(batch.rows)
+        host.bad_samples += bad
+        for exchange in found:
+            clock = self._clock(host, batch, exchange)
+            if clock is None:
+                host.bad_samples += 1
+            else:
+                add_probes(clock.pair, [remote_to_local(exchange)], self._rules(exchange.remote_clock))
+
+    def advance(self, host: Host) -> None:
+        """What the producers promised of their samples, as far as those came."""
+        progress = host.progress
+        for key, lane in progress.lanes.items():
+            if key.contract != "clock_samples":
+                continue
+            while lane.beats and progress.arrived(StreamKey(key.producer, lane.beats[0].epoch, key.contract),
+                                                  lane.beats[0], host.ledger, round(self.patience_s * NS)):
+                beat = lane.beats.pop(0)
+                host.samples_through = END if beat.closed else beat.through
+                for name, clock in host.clocks.items():
+                    if clock.producer == key.producer:
+                        self._advance_to(name, clock, None if beat.closed else beat.through)
+
+    def finish(self, host: Host) -> None:
+        """No sample comes any more."""
+        for name, clock in host.clocks.items():
+            self._advance_to(name, clock, None)
+        host.samples_through = END
+
+    def decided(self, host: Host) -> Iterator[tuple[str, list[Segment]]]:
+        """New pieces by clock; they stand in the clocks' maps."""
+        for name, clock in host.clocks.items():
+            ready = clock.pair.take()
+            if clock.closed and not clock.sealed and (ready or clock.map.segments):
+                ready.append(beyond((ready or clock.map.segments)[-1]))
+                clock.sealed = True
+            if ready:
+                clock.map.extend(ready)
+                yield name, ready
+
+    def _clock(self, host: Host, batch: Batch, exchange: Exchange) -> LocalClock | None:
+        if exchange.local_clock != RAW_CLOCK or exchange.remote_host not in (None, host.name):
+            return None
+        clock = host.clocks.get(exchange.remote_clock)
+        if clock is None:
+            clock = host.clocks[exchange.remote_clock] = LocalClock(Pair(exchange.remote_hz), batch.header.producer)
+        elif clock.producer != batch.header.producer and not self._taken_over(clock, batch, exchange.after):
+            return None
+        return clock
+
+    def _taken_over(self, clock: LocalClock, batch: Batch, at: int) -> bool:
+        """One producer measures a clock, since only it can say how far; another one follows when that one is silent."""
+        latest = clock.pair.burst or (clock.pair.nodes[-1] if clock.pair.nodes else None)
+        if not clock.closed and latest is not None and at - latest.local <= self.rules.limit_s * NS:
+            return False
+        clock.producer = batch.header.producer
+        clock.reopen()
+        return True
+
+    def _advance_to(self, name: str, clock: LocalClock, through: int | None) -> None:
+        """``through`` None: the producer closed."""
+        if through is None:
+            clock.closed = True
+            finish(clock.pair, self._rules(name))
+        else:
+            clock.reopen()
+            advance(clock.pair, through, self._rules(name))
+
+    def _rules(self, clock: str) -> PairRules:
+        return replace(self.rules, assumptions=assumptions_for(clock))
