@@ -232,7 +232,7 @@ class KafkaStream:
     def _administer(self, doing: str, call: Callable[[Any], Any]) -> Any:
         with self._admin_made:
             if self._admin_client is None:
-                self._admin_client = self._connect(kafka.KafkaAdminClient, config.connection(self.settings))
+                self._admin_client = self._connect(kafka.KafkaAdminClient, config.administration(self.settings))
         try:
             return call(self._admin_client)
         except Exception as error:

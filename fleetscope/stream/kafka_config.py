@@ -63,6 +63,14 @@ def connection(settings: KafkaSettings) -> dict[str, Any]:
     return options
 
 
+def administration(settings: KafkaSettings) -> dict[str, Any]:
+    """A client that all threads of a process share.
+
+    kafka-python fails a call at once where a connection has as many requests under way as it allows; by default five.
+    """
+    return connection(settings) | {"max_in_flight_requests_per_connection": 1_000}
+
+
 def producer(settings: KafkaSettings, client: str) -> dict[str, Any]:
     """An idempotent producer that loses and repeats nothing while it lives."""
     return connection(settings) | {
