@@ -251,6 +251,7 @@ class FleetClockStep:
                 ready, host.fleet_at = slew(host.utc.take(), host.fleet_at)
             else:
                 assert host.parent is not None
+                host.utc.take()  # only the reference's UTC counts
                 pair = state.edges[host.parent].pair
                 assert pair is not None
                 host.pending.extend(pair.take())

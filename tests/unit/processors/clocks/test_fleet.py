@@ -213,6 +213,21 @@ def test_a_restart_from_the_snapshot_changes_nothing(cut: int) -> None:
         (o.batch.header, o.batch.rows) for o in replay(STEP, made.batches)]
 
 
+def test_state_does_not_grow_with_time() -> None:
+    made = fleet("abc", [("b", "a"), ("c", "b"), ("c", "a")])
+    state, sizes = STEP.start(), []
+    for second in range(120):
+        before = len(made.batches)
+        made.second(second)
+        for batch in made.batches[before:]:
+            state, _ = STEP.on_batch(state, batch)
+        if second in (59, 119):
+            kept = [len(h.utc.segments) + len(h.map.segments) + len(h.pending) for h in state.hosts.values()]
+            pairs = [len(e.pair.nodes) + len(e.pair.segments) for e in state.edges.values() if e.pair]
+            sizes.append(sum(kept) + sum(pairs))
+    assert sizes[1] <= sizes[0] + 6
+
+
 def test_repeated_batches_change_nothing() -> None:
     made = fleet("ab", [("b", "a")])
     for second in range(8):
