@@ -143,6 +143,8 @@ def _verdicts(to: Console, store: Store, run: Demo) -> None:
 
 def _next(to: Console, run: Demo) -> None:
     at = f" --data-dir {run.data_dir}" if run.embedded else " --clickhouse"
+    if not run.embedded:
+        to.print(f"[dim]with FLEETSCOPE_STORE__DATABASE={run.settings.store.database} for the commands below[/dim]")
     to.print("\n[bold]Look further[/bold]")
     for command, why in (
         (f"fleetscope query{at}", "the documented queries"),

@@ -15,7 +15,8 @@ import pyarrow as pa
 from processors.clocks.hull import Assumptions, Node
 
 NS = 1_000_000_000
-DISCIPLINED = ("realtime", "boottime", "monotonic", "ptp", "tai")
+DISCIPLINED = ("realtime", "boottime", "ptp", "tai")
+"""First words of clocks that something steers; MONOTONIC is steered too, MONOTONIC_RAW is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,6 @@ def local_to_remote(exchange: Exchange) -> Node:
 
 def assumptions_for(clock: str) -> Assumptions:
     """What is believed of a clock by its name: disciplined clocks may kink their rate at any time."""
-    if clock.startswith(DISCIPLINED):
+    if clock.startswith(DISCIPLINED) or clock == "monotonic":
         return Assumptions(rho=100e-6, curvature_per_s=None)
     return Assumptions()
