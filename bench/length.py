@@ -8,18 +8,17 @@ from typing import Any, Final
 from bench.embedded import measure
 from bench.sections import Bench
 
-TIMES: Final = 6
-"""How many times longer the long run is."""
+LENGTHS_S: Final = (20.0, 120.0)
+"""Simulated time."""
+_SHOWN: Final = ("events", "events_per_s", "cpu_s_per_million", "peak_rss_mb")
 
 
 def memory_over_length(bench: Bench) -> dict[str, Any]:
-    """One run of each length [simulated s], embedded."""
-    options = bench.options
-    longer = replace(options, seconds=TIMES * options.seconds)
+    """One embedded run of each length."""
     result = {}
-    for length, capture in ((options.seconds, bench.capture), (longer.seconds, bench.captured("longer", longer))):
+    for length in LENGTHS_S:
+        capture = bench.captured(f"capture-{length:g}", replace(bench.options, seconds=length))
         bench.say(f"embedded, {length:g} s of simulated time")
         figures = measure(bench, capture, f"length-{length:g}").figures()
-        result[f"{length:g}_s"] = {name: figures[name] for name in ("events", "events_per_s", "cpu_s_per_million",
-                                                                    "peak_rss_mb")}
+        result[f"{length:g}_s"] = {name: figures[name] for name in _SHOWN}
     return {"memory_over_length": result}

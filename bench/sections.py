@@ -34,7 +34,7 @@ _CLOCK_SAMPLES: Final = RAW_TOPICS["clock_samples"].name
 class Options:
     """What is measured. ``bootstrap`` None: a broker is started for the run and removed afterwards."""
 
-    seconds: float = 20.0
+    seconds: float = 15.0
     hosts: int = 2
     devices: int = 4
     seed: int = 1
@@ -173,7 +173,7 @@ def sections() -> tuple[Section, ...]:
 
     return (
         Section("embedded", "in-memory stream, all steps and writers, embedded ClickHouse; then latency", end_to_end),
-        Section("memory", "peak memory of a short and of a six times longer run", memory_over_length),
+        Section("memory", "peak memory of 20 s and of 120 s of simulated time, embedded", memory_over_length),
         Section("kafka", "the same from filled Kafka topics", end_to_end_kafka),
         Section("json", "the pipeline people write first: one JSON message an event, through Kafka", json_pipeline),
     )
