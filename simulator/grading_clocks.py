@@ -21,7 +21,10 @@ _MAX_PAIRS: Final = 256
 
 
 def device_score(store: Store, truth: Truth, config: FleetConfig) -> Score:
-    """Device spans: stored start against the host's own map applied to the host's true reading at the true start."""
+    """Device spans: stored start against the host's own map applied to the host's true reading at the true start.
+
+    So both the error and the bound are those of host to device alone: the bound of the host's map is taken off.
+    """
     every = _every(truth)
     errors, bounds = [], []
     stored_by_host = {host: _stored(store, config, index, every) for index, host in enumerate(config.host_names)}
@@ -32,10 +35,14 @@ def device_score(store: Store, truth: Truth, config: FleetConfig) -> Score:
         _, here, there = np.intersect1d(keys, stored_keys, return_indices=True)
         mapped = fleet_map(store, host).apply(config.clocks(index).raw.read(starts[here]))
         errors.append((start_ns[there] - mapped.fleet_ns)[mapped.known])
-        bounds.append(err_ns[there][mapped.known])
+        bounds.append(_without(err_ns[there], mapped.err_ns)[mapped.known])
     clocks = [clock for index in range(config.hosts) for clock in config.clocks(index).devices]
     return {**_summary(np.concatenate(errors), np.concatenate(bounds)),
             **_steps(sum(len(clock.steps) for clock in clocks), _epochs(store, config, "clock LIKE 'dev%'"))}
+
+
+def _without(bound: Ints, part: Ints) -> Ints:
+    return np.where((bound == UNBOUNDED) | (part == UNBOUNDED), UNBOUNDED, bound - part)
 
 
 def host_score(store: Store, config: FleetConfig) -> Score:

@@ -23,7 +23,7 @@ from tests.unit.simulator.fleets import START_NS, batches, config, run
 
 CONFIG = config(devices=1, seconds=1.0, drain_seconds=0.4)
 Graded = tuple[Store, Truth, FleetConfig]
-ERROR_NS, BOUND_NS, HOST_ERROR_NS = 40, 100, 300
+ERROR_NS, BOUND_NS, HOST_ERROR_NS, HOST_BOUND_NS = 40, 100, 300, 1_000
 
 
 def put(store: Store, header: Header, rows: pa.RecordBatch) -> None:
@@ -46,7 +46,7 @@ def put_segments(store: Store, index: int) -> None:
                      "version": 1,
                      "valid_from_ticks": src, "valid_to_ticks": nxt, "src0_ticks": src,
                      "dst0_ticks": START_NS + tau + index * HOST_ERROR_NS, "rate_q32": (NS << 32) // (nxt - src),
-                     "err_ns": 1_000, "state": "settled", "settled_at_ticks": nxt})
+                     "err_ns": HOST_BOUND_NS, "state": "settled", "settled_at_ticks": nxt})
     put(store, derived("segments", host), from_rows(SEGMENTS, rows))
 
 
@@ -55,7 +55,7 @@ def aligned(batch: Batch, start_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) 
     return record_batch(ALIGNED_SPANS, {
         **dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True)),
         "start_ns": pa.array(start_ns), "duration_ns": pa.array(np.ones(count, dtype=np.int64)),
-        "err_ns": pa.array(np.full(count, BOUND_NS)), "alignment": pa.array(["settled"] * count).dictionary_encode(),
+        "err_ns": pa.array(np.full(count, HOST_BOUND_NS + BOUND_NS)), "alignment": pa.array(["settled"] * count).dictionary_encode(),
     }, count)
 
 
