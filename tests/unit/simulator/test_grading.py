@@ -55,7 +55,8 @@ def aligned(batch: Batch, start_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) 
     return record_batch(ALIGNED_SPANS, {
         **dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True)),
         "start_ns": pa.array(start_ns), "duration_ns": pa.array(np.ones(count, dtype=np.int64)),
-        "err_ns": pa.array(np.full(count, HOST_BOUND_NS + BOUND_NS)), "alignment": pa.array(["settled"] * count).dictionary_encode(),
+        "err_ns": pa.array(np.full(count, HOST_BOUND_NS + BOUND_NS)),
+        "alignment": pa.array(["settled"] * count).dictionary_encode(),
     }, count)
 
 
