@@ -20,6 +20,7 @@ RATIOS: Final = ("ratio_to_json_pipeline", "ratio_to_json_pipeline_strict", "rat
                  "cpu_ratio_to_json_pipeline")
 OURS: Final = "end_to_end_kafka"
 THEIRS: Final = "json_pipeline_kafka"
+WIDTH: Final = 130
 COLUMNS: Final = {"events": "events", "events_per_s": "events/s", "cpu_s_per_million": "CPU s/M", "peak_rss_mb": "MB",
                   "p99_latency_s": "p99 s", "bytes_per_event_wire": "B wire", "bytes_per_event_disk": "B disk",
                   "runs": "runs"}
@@ -81,7 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         json.dump(document, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
-        Console(highlight=False).print(table(figures))
+        out = Console(highlight=False)
+        out.width = max(out.width, WIDTH)  # in a pipe the names would be cut to 80 columns
+        out.print(table(figures))
     return 0
 
 
