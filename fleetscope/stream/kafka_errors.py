@@ -74,6 +74,9 @@ def connecting(where: str, *, authenticates: bool = False) -> Iterator[None]:
     causes = _Causes()
     logger = logging.getLogger("kafka.net.manager")
     logger.addHandler(causes)
+    level = logger.level
+    if not logger.isEnabledFor(logging.WARNING):
+        logger.setLevel(logging.WARNING)  # whoever silenced kafka-python still wants the cause in our error
     try:
         yield
     except (FleetscopeError, KeyboardInterrupt):
@@ -91,3 +94,4 @@ def connecting(where: str, *, authenticates: bool = False) -> Iterator[None]:
         raise UsageError(f"no Kafka broker at {where} answers{last}") from error
     finally:
         logger.removeHandler(causes)
+        logger.setLevel(level)
