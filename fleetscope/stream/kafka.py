@@ -250,6 +250,10 @@ class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         await self._ask(self._consumer.revoked, revoked)
+        # kafka-python keeps position and pause of a partition that comes back to the same member: what was read and not
+        # committed would never be read again
+        if not self._consumer.closed:
+            self._consumer.client._subscription.assign_from_subscribed([])
 
     async def on_partitions_lost(self, lost: Any) -> None:
         await self._ask(self._consumer.revoked, lost)
