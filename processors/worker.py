@@ -45,6 +45,13 @@ class CanStarve(Protocol):
     def starved(self, state: Any) -> bool: ...
 
 
+@runtime_checkable
+class NeedsOrder(Protocol):
+    """A step that judges what is missing by what came: its topics are taken together, by broker time."""
+
+    in_time_order: bool
+
+
 @dataclass(slots=True)
 class Task:
     """One partition: its state, what was polled and not yet taken, and how much is held."""
@@ -55,6 +62,7 @@ class Task:
     queued_bytes: dict[str, int]
     next_offset: dict[TopicPartition, int] = field(default_factory=dict)
     sizes: dict[TopicPartition, deque[tuple[int, int]]] = field(default_factory=dict)
+    held_bytes: int = 0
     dirty: bool = False
     empty_since: dict[str, float] = field(default_factory=dict)
 
@@ -79,6 +87,8 @@ class Worker:
         self._committed_at = self._clock.monotonic_s()
         self._reader: Reader | None = None
         self._lag: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._ordered = isinstance(step, NeedsOrder) and step.in_time_order
         self._lag_at = -1.0
         self._consumer: Consumer = stream.consumer(step.name, step.inputs, on_assigned=self._assigned,
                                                    on_revoked=self._revoked)
@@ -236,21 +246,27 @@ class Worker:
                  for index, (topic, queue) in enumerate(task.queues.items()) if queue]
         if not ready:
             return None
+        if self._ordered and self._waits_for_earlier(task):
+            return None
+        return min(ready)[2]
+
+    def _waits_for_earlier(self, task: Task) -> bool:
+        """Whether a topic without a queued message may still bring one that is earlier than those of the others."""
         for topic, queue in task.queues.items():
             if queue:
                 task.empty_since.pop(topic, None)
-            elif self._lags(topic, task.partition):
+            elif self._lags(task, topic):
                 since = task.empty_since.setdefault(topic, self._clock.monotonic_s())
                 if self._clock.monotonic_s() - since < MERGE_WAIT_S:
-                    return None
-        return min(ready)[2]
+                    return True
+        return False
 
-    def _lags(self, topic: str, partition: int) -> bool:
-        at = TopicPartition(topic, partition)
+    def _lags(self, task: Task, topic: str) -> bool:
+        at = TopicPartition(topic, task.partition)
         if at in self._paused:
             return False
         self._look_at_lag()
-        return self._lag.get(at, 0) > 0
+        return self._ends.get(at, 0) > task.next_offset.get(at, 0) and self._lag.get(at, 0) > 0
 
     def _look_at_lag(self) -> None:
         """Asking may cost a round trip to the broker, so the answer holds for a while."""
@@ -263,6 +279,7 @@ class Worker:
         except RetryError as error:  # not known now; the last answer stands
             log.info("lag not known", extra={"step": self.name, "error": str(error)})
             return
+        self._ends = {at: self._consumer.position(at) + lag for at, lag in self._lag.items()}
         for at, lag in self._lag.items():
             self._metrics.gauge("lag_messages", f"{self.name}:{at.topic}", at.partition, lag)
 
@@ -276,13 +293,13 @@ class Worker:
     def _starving(self, task: Task) -> bool:
         if not isinstance(self.step, CanStarve):
             return False
-        held = sum(size for sizes in task.sizes.values() for _, size in sizes)
-        return held > self._held_bytes and self.step.starved(task.state)
+        return task.held_bytes > self._held_bytes and self.step.starved(task.state)
 
     def _take(self, task: Task, message: Message) -> None:
         at = TopicPartition(message.topic, message.partition)
         task.next_offset[at] = message.offset + 1
         task.sizes.setdefault(at, deque()).append((message.offset, len(message.value or b"")))
+        task.held_bytes += len(message.value or b"")
         task.dirty = True
         try:
             batch = decoded(message)
@@ -351,4 +368,4 @@ class Worker:
         for at, sizes in task.sizes.items():
             lowest = held.get(at, task.next_offset[at])
             while sizes and sizes[0][0] < lowest:
-                sizes.popleft()
+                task.held_bytes -= sizes.popleft()[1]

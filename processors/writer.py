@@ -33,7 +33,7 @@ from processors.metrics import Metrics
 log = logging.getLogger(__name__)
 
 RETRIES: Final = 6
-MAX_QUEUED_ROWS: Final = 400_000
+MAX_QUEUED_ROWS: Final = 250_000
 POLL_MESSAGES: Final = 32
 LAG_S: Final = 0.2
 DRAINED_LINGER_S: Final = 0.3

@@ -69,6 +69,7 @@ class AlignStep:
     lateness_s: float = 60.0
     no_reference_s: float = 600.0
 
+    in_time_order: bool = True
     name: str = "align"
     inputs: tuple[str, ...] = tuple(t.name for t in RAW_TOPICS.values())
     broadcast: tuple[str, ...] = (FLEET_SEGMENTS.name,)
