@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -41,6 +42,7 @@ _REQUIRED: Final = ("contract", "version", "host", "producer", "epoch", "sequenc
 _PREFIX: Final = "fs-"
 _KEYS: Final = {name: _PREFIX + name.replace("_", "-") for name in Header.__dataclass_fields__}
 _NAMES: Final = {key: name for name, key in _KEYS.items()}
+_NULL, _DICTIONARY, _STRING = pa.null().id, pa.dictionary(pa.int32(), pa.string()).id, pa.string().id
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
@@ -85,7 +87,7 @@ def encode(batch: Batch) -> Encoded:
         raise ValueError(f"{contract.name}: {batch.rows.num_rows} rows in one batch, at most {MAX_ROWS}")
     header = replace(with_time_range(batch.header, contract, batch.rows), rows=batch.rows.num_rows)
     sink = pa.BufferOutputStream()
-    slim = _without_null_columns(batch.rows)
+    slim = _without_null_columns(batch.rows, contract, batch.header.version)
     with pa.ipc.new_stream(sink, slim.schema, options=_WRITE) as writer:
         writer.write_batch(slim)
     value = _frames.compressor.compress(memoryview(sink.getvalue()))
@@ -110,17 +112,25 @@ def with_time_range(header: Header, contract: Contract, rows: pa.RecordBatch) ->
     return replace(header, min_time=bounds["min"].as_py(), max_time=bounds["max"].as_py())
 
 
-def _without_null_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+def _without_null_columns(rows: pa.RecordBatch, contract: Contract, version: int) -> pa.RecordBatch:
     count = rows.num_rows
-    arrays, fields = [], []
-    for field, array in zip(rows.schema, rows.columns, strict=True):
-        if count and field.nullable and array.null_count == count:
-            arrays.append(pa.nulls(count))
-            fields.append(pa.field(field.name, pa.null()))
-        else:
-            arrays.append(array)
-            fields.append(field)
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    arrays = rows.columns
+    empty = tuple(i for i, c in enumerate(contract.at(version)) if c.nullable and arrays[i].null_count == count) \
+        if count else ()
+    if not empty:
+        return rows
+    nothing = pa.nulls(count)
+    for index in empty:
+        arrays[index] = nothing
+    return pa.RecordBatch.from_arrays(arrays, schema=_slim_schema(contract, version, empty))
+
+
+@lru_cache(maxsize=4_096)
+def _slim_schema(contract: Contract, version: int, empty: tuple[int, ...]) -> pa.Schema:
+    schema = contract.schema(version)
+    for index in empty:
+        schema = schema.set(index, pa.field(schema.names[index], pa.null()))
+    return schema
 
 
 def encode_header(header: Header) -> Headers:
@@ -272,14 +282,15 @@ def _conform(rows: pa.RecordBatch, contract: Contract, header: Header, origin: O
 
 def _checked(array: pa.Array, column: Column, rows: int, origin: Origin | None) -> pa.Array:
     name, wanted = column.name, column.type
-    if pa.types.is_null(array.type):
+    kind = array.type.id
+    if kind == _NULL:
         return pa.nulls(rows, wanted)
-    if pa.types.is_dictionary(wanted):
-        if pa.types.is_string(array.type):
+    if wanted.id == _DICTIONARY:
+        if kind == _STRING:
             array = array.dictionary_encode()
         if array.dictionary.null_count:
             raise RejectedError("null", f"the dictionary of {name} has a null", origin)
-    if array.null_count and not column.nullable:
+    if not column.nullable and array.null_count:
         raise RejectedError("null", f"{name} is null in {array.null_count} rows", origin)
     if column.minimum is not None and array.null_count < rows:
         _check_minimum(array, column, column.minimum, origin)

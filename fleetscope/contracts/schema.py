@@ -60,7 +60,7 @@ class Contract:
 
     def at(self, version: int) -> tuple[Column, ...]:
         """The columns that ``version`` of this contract had."""
-        return tuple(c for c in self.columns if c.since <= version)
+        return _columns(self, version)
 
     def schema(self, version: int | None = None) -> pa.Schema:
         """The Arrow schema of ``version`` (by default the current one)."""
@@ -69,6 +69,11 @@ class Contract:
 
 def _missing(contract: str, name: str) -> Column:
     raise KeyError(f"{contract} has no column {name}")
+
+
+@lru_cache(maxsize=256)
+def _columns(contract: Contract, version: int) -> tuple[Column, ...]:
+    return tuple(c for c in contract.columns if c.since <= version)
 
 
 @lru_cache(maxsize=256)
