@@ -23,6 +23,27 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class PlainFormatter(logging.Formatter):
+    """One line for people: what happened, where, and why."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        where = [str(getattr(record, name)) for name in ("unit", "step", "table", "error") if hasattr(record, name)]
+        return ": ".join(["fleetscope", record.getMessage(), *where])
+
+
+def log_plain() -> None:
+    """Warnings of this project on stderr. Single dead letters are left out: they are counted, stored and shown."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PlainFormatter())
+    handler.addFilter(lambda record: record.getMessage() != "dead letter")
+    for name in ("fleetscope", "processors", "ingest", "simulator"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False
+
+
 def log_json(level: int = logging.INFO) -> None:
     """Send logs of this project as JSON lines to stderr; libraries only from warnings on."""
     handler = logging.StreamHandler(sys.stderr)

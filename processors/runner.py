@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from fleetscope.clock import Clock, SystemClock
 from fleetscope.contracts.codec import encode
 from fleetscope.contracts.topics import TELEMETRY_TOPIC, TOPICS
-from fleetscope.errors import FencedError, RetryError, UsageError
+from fleetscope.errors import FencedError, FleetscopeError, RetryError, UsageError
 from fleetscope.settings import PipelineSettings
 from fleetscope.store.abstract import Store
 from fleetscope.stream.abstract import Stream
@@ -27,6 +27,7 @@ from processors.writer import Writer
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
+FAILURES_S: Final = 120.0
 BACKOFF_S: Final = 1.0
 TELEMETRY_S: Final = 5.0
 
@@ -49,6 +50,7 @@ class Slot:
     name: str
     make: Callable[[], Unit]
     unit: Unit | None = None
+    failures: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -62,6 +64,10 @@ class Pipeline:
     clock: Clock = field(default_factory=SystemClock)
     names: Sequence[str] = UNITS
     with_telemetry: bool = True
+    max_failures: int | None = None
+    """So many passing faults of one unit within FAILURES_S are not passing; None: a service tries for ever."""
+    on_failure: Callable[[], None] | None = None
+    """Called when a unit failed for good, to wake whoever waits for the pipeline to take more."""
 
     def __post_init__(self) -> None:
         unknown = [n for n in self.names if n not in UNITS]
@@ -96,6 +102,10 @@ class Pipeline:
             thread.join(timeout_s)
         if self.error is not None:
             raise self.error
+        stuck = [thread.name for thread in self._threads if thread.is_alive()]
+        if stuck:
+            raise FleetscopeError(f"{', '.join(stuck)} did not stop within {timeout_s:g} s; what it had not committed "
+                                  "is done again at the next start")
 
     def wait_drained(self, idle_s: float, timeout_s: float) -> bool:
         """Wait until every unit has had nothing to do and holds nothing for ``idle_s``; False after ``timeout_s``."""
@@ -163,6 +173,10 @@ class Pipeline:
             log.warning("replaced by another worker, joining again", extra={"unit": slot.name, "error": str(error)})
         except RetryError as error:
             log.warning("passing fault, starting again", extra={"unit": slot.name, "error": str(error)})
+            now = self.clock.monotonic_s()
+            slot.failures = [t for t in slot.failures if now - t < FAILURES_S] + [now]
+            if self.max_failures is not None and len(slot.failures) >= self.max_failures:
+                raise
             self._stop.wait(BACKOFF_S)
         unit, slot.unit = slot.unit, None
         if unit is not None:
@@ -185,6 +199,8 @@ class Pipeline:
     def _fail(self, error: BaseException) -> None:
         self.error = self.error or error
         self._stop.set()
+        if self.on_failure is not None:
+            self.on_failure()
 
     def _report(self) -> None:
         producer = self.stream.producer(f"telemetry-{self.instance}")

@@ -16,11 +16,11 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fleetscope.clock import Clock, SystemClock
 from fleetscope.contracts.batch import Batch
 from fleetscope.contracts.codec import encode
+from fleetscope.contracts.derived import ALIGNED
 from fleetscope.errors import RejectedError, RetryError
 from fleetscope.step import TopicPartition
 from fleetscope.store.abstract import Store
@@ -36,6 +36,13 @@ RETRIES: Final = 6
 MAX_QUEUED_ROWS: Final = 250_000
 POLL_MESSAGES: Final = 32
 LAG_S: Final = 0.2
+_ALIGNED: Final = ("host", "producer", "epoch", "sequence", "row")
+IDENTITY: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys((c.name.removeprefix("aligned_") for c in ALIGNED), _ALIGNED),
+    "coverage": ("host", "source", "source_epoch", "contract", "to_ns"),
+    "telemetry": ("step", "partition", "metric", "time_ns"),
+}
+"""What tells the rows of a table apart, where a repeat would stand beside the first."""
 DRAINED_LINGER_S: Final = 0.3
 """Rows wait no longer than this for more where no more stand in the stream."""
 
@@ -247,26 +254,19 @@ class Writer:
         return True
 
     def _not_stored(self, at: TopicPartition, plan: Plan, rows: pa.Table) -> pa.Table:
-        """Rows of the range that the store lacks.
-
-        A block is stored whole, but for one that spans several table partitions: then a message may be there in part,
-        and aligned rows are compared one by one. In the other tables a repeat replaces itself.
-        """
-        parameters: dict[str, int] = {"partition": at.partition, "start": plan.start, "end": plan.end}
+        """Rows of the range that the store lacks, by their identities; a block over several table partitions may be
+        stored in part. In tables that are not named in IDENTITY a repeat replaces itself."""
         target = self._targets[at.topic]
-        where = (f"{target.condition} AND input_partition = {{partition:Int32}} AND "
-                 "input_offset >= {start:Int64} AND input_offset < {end:Int64}")
-        if "row" not in rows.column_names:
-            stored = self._store.query(f"SELECT DISTINCT input_offset AS at FROM {target.table} WHERE {where}",
-                                       parameters)
-            key = rows.column("input_offset")
-        else:
-            stored = self._store.query(
-                f"SELECT input_offset * 65536 + row % 65536 AS at FROM {target.table} WHERE {where}", parameters)
-            key = pc.add(pc.multiply(rows.column("input_offset"), 65_536),
-                         pc.bit_wise_and(rows.column("row"), 65_535))
-        have = stored.column("at").combine_chunks().cast(pa.int64())
-        return rows.filter(pc.invert(pc.is_in(key.cast(pa.int64()), value_set=have)))
+        names = IDENTITY.get(target.table)
+        if names is None:
+            return rows
+        stored = self._store.query(
+            f"SELECT {', '.join(names)} FROM {target.table} WHERE {target.condition} AND "
+            "input_partition = {partition:Int32} AND input_offset >= {start:Int64} AND input_offset < {end:Int64}",
+            {"partition": at.partition, "start": plan.start, "end": plan.end})
+        have = set(zip(*(stored.column(n).to_pylist() for n in names), strict=True))
+        mine = zip(*(rows.column(n).to_pylist() for n in names), strict=True)
+        return rows.filter(pa.array([identity not in have for identity in mine], pa.bool_()))
 
     def _insert(self, at: TopicPartition, rows: pa.Table, token: str) -> None:
         table = self._targets[at.topic].table

@@ -41,6 +41,9 @@ def demo(
     """
     from fleetscope.cli.demo_run import Demo
     from fleetscope.cli.demo_summary import print_summary
+    from fleetscope.telemetry import log_plain
+
+    log_plain()
 
     run = Demo.plan(seconds=seconds, hosts=hosts, devices=devices, scenario=scenario, seed=seed, start=start,
                     with_host=not no_host, data_dir=data_dir, kafka=kafka, clickhouse=clickhouse)

@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -93,7 +93,8 @@ class Demo:
 
     @contextmanager
     def opened(self) -> Iterator[Store]:
-        """The store, empty and migrated."""
+        """The store, empty and migrated; what was there before goes only when everything else is in place."""
+        self._stream().close()
         _clear(self.data_dir)
         with open_store(self.settings.store) as store:
             if not self.embedded:
@@ -105,9 +106,11 @@ class Demo:
         """Run it all and grade it."""
         began = time.monotonic()
         stream = self._stream()
-        pipeline = Pipeline(stream, store, self.settings.pipeline, with_telemetry=self.telemetry)
+        pipeline = Pipeline(stream, store, self.settings.pipeline, with_telemetry=self.telemetry, max_failures=3,
+                            on_failure=None if self.over_kafka else stream.close)
         truth = self.data_dir / "truth"
         agent = None
+        drained = False
         try:
             with _progress() as show:
                 pipeline.start()
@@ -118,10 +121,13 @@ class Demo:
                     agent.finish()
                 show("draining", 0)
                 drained = pipeline.wait_drained(2.0 if self.over_kafka else 0.3, DRAIN_TIMEOUT_S)
+        except FleetscopeError as error:
+            raise pipeline.error or error from None
         finally:
-            with suppress(FleetscopeError):
-                pipeline.stop()
+            stopped = _stopped(pipeline)
             stream.close()
+        if stopped is not None:
+            raise stopped
         wall = time.monotonic() - began
         return self._grade(store, Truth.load(truth), wall, drained, pipeline, agent)
 
@@ -205,6 +211,15 @@ class _HostAgent:
         self._stop.set()
         self._thread.join(30)
         self._producer.close()
+
+
+def _stopped(pipeline: Pipeline) -> FleetscopeError | None:
+    """Stop the pipeline; what it says then must not hide what was raised before."""
+    try:
+        pipeline.stop()
+    except FleetscopeError as error:
+        return error
+    return None
 
 
 def _simulate(config: FleetConfig, truth: Path, sender: Connection) -> None:

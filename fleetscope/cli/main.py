@@ -8,7 +8,7 @@ import typer
 
 from fleetscope import __version__
 from fleetscope.cli import agent, demo, doctor, migrate, process, query, simulate
-from fleetscope.errors import FleetscopeError, UsageError
+from fleetscope.errors import FleetscopeError
 
 app = typer.Typer(
     name="fleetscope",
@@ -54,11 +54,8 @@ def main() -> None:
     """Entry point: exit code 0 done, 1 findings, 2 wrong usage or a missing server."""
     try:
         app(args=_with_values(sys.argv[1:]))
-    except UsageError as error:
-        typer.secho(f"fleetscope: {error}", err=True, fg=typer.colors.RED)
-        sys.exit(2)
     except FleetscopeError as error:
-        typer.secho(f"fleetscope: {type(error).__name__}: {error}", err=True, fg=typer.colors.RED)
+        typer.secho(f"fleetscope: {error}", err=True, fg=typer.colors.RED)
         sys.exit(2)
     except KeyboardInterrupt:
         typer.secho("fleetscope: interrupted", err=True)
