@@ -51,5 +51,8 @@ def log_json(level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    # What libraries meet is raised, and told once, as our own errors.
+    for library in ("clickhouse_connect", "kafka", "urllib3"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)
     for name in ("fleetscope", "processors", "ingest", "simulator"):
         logging.getLogger(name).setLevel(level)

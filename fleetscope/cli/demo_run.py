@@ -37,6 +37,7 @@ from simulator.truth import Truth, TruthSink
 if TYPE_CHECKING:
     from fleetscope.store.abstract import Store
 
+NS: Final = 1_000_000_000
 MARKER: Final = "demo.json"
 MEMORY_PARTITIONS: Final = 2
 DRAIN_TIMEOUT_S: Final = 600.0
@@ -71,7 +72,8 @@ class Demo:
              with_host: bool, data_dir: Path, kafka: str | None, clickhouse: str | None) -> Demo:
         """Check what was asked for; UsageError says what is wrong with it."""
         length_ns = round(max(seconds, 0) * 1e9) if math.isfinite(seconds) else 0  # refused below, with the others
-        begin = parse_start(start, time.time_ns() - length_ns)
+        # On a whole second, as windows are: the first one is then known in full.
+        begin = parse_start(start, (time.time_ns() - length_ns) // NS * NS)
         config = FleetConfig(hosts, devices, seconds, seed, begin, load_scenario(scenario))
         given = settings()
         bus = given.kafka

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fleetscope.cli.demo_run import Demo, Result
-    from fleetscope.store.abstract import Store
+    from fleetscope.store.abstract import Parameter, Store
 
 BAR_CELLS: Final = 24
 _COLOURS: Final = {
@@ -27,8 +27,16 @@ _COLOURS: Final = {
     "kernel_unattributed": "white", "collective_network": "bright_magenta", "collective_wait": "magenta",
     "pcie_h2d": "bright_red", "pcie_d2h": "red", "pcie_small": "bright_yellow", "host": "bright_cyan",
     "launch_overhead": "bright_blue", "dependency": "bright_white", "no_demand": "bright_black",
-    "unresolved": "bright_black", "unknown": "black on white",
+    "unresolved": "white", "unknown": "red",
 }
+_GLYPHS: Final = {
+    "compute": "█", "memory_bandwidth": "▓", "on_chip_memory": "▒", "interconnect": "▤", "latency": "░",
+    "throttled": "▽", "bank_conflict": "▥", "spill": "▧", "dma_stall": "▨", "kernel_unattributed": "▣",
+    "collective_network": "◆", "collective_wait": "◇", "pcie_h2d": "▶", "pcie_d2h": "◀", "pcie_small": "▹",
+    "host": "h", "launch_overhead": "l", "dependency": "w", "no_demand": "·", "unresolved": "~", "unknown": "?",
+}
+"""Distinct without colour too: in a log or a pipe."""
+SLACK_NS: Final = 10_000_000
 _STORED: Final = ("spans", "counters", "inventory", "marks")
 """Kinds whose rows end in a table of their own; clock samples end as segments, heartbeats as coverage."""
 _COUNTS: Final = (("produced", "produced"), ("stored", "stored"), ("dead_letter", "dead"),
@@ -40,6 +48,7 @@ def print_summary(to: Console, store: Store, run: Demo, result: Result) -> None:
     """The whole summary."""
     _headline(to, run, result)
     to.print(_events(result.document))
+    to.print("[dim]clock samples end as clock segments and heartbeats as coverage: see doctor[/dim]\n")
     to.print(_clocks(result.document["clocks"]))
     _limits(to, store, run)
     if result.host_id is not None:
@@ -91,22 +100,38 @@ def _clocks(clocks: dict[str, Any]) -> Table:
     return table
 
 
+def _span(run: Demo) -> dict[str, Parameter]:
+    """The simulated hosts and the time of the workload: windows that lie whole within it are shown.
+
+    The fleet goes on for some seconds afterwards, so that its clocks settle; that is not what was asked for.
+    """
+    begin = run.config.start_unix_ns
+    return {"hosts": run.config.host_names, "begin": begin - SLACK_NS,
+            "end": begin + round(run.config.seconds * 1e9) + SLACK_NS}
+
+
+_INSIDE: Final = ("host IN {hosts:Array(String)} AND window_start_ns >= {begin:Int64} "
+                  "AND window_start_ns + window_ns <= {end:Int64}")
+
+
 def _limits(to: Console, store: Store, run: Demo) -> None:
     sums = ", ".join(f"sum({name}_ns) AS state_{name}" for name in STATE_NAMES)
     frame = store.frame(
         f"SELECT ifNull(anyHeavy(job), '–') AS main_job, host, device, {sums}, sum(window_ns) AS total "
-        "FROM windows FINAL WHERE host IN {hosts:Array(String)} GROUP BY host, device ORDER BY main_job, host, device",
-        {"hosts": run.config.host_names})
+        f"FROM windows FINAL WHERE {_INSIDE} GROUP BY host, device ORDER BY main_job, host, device", _span(run))
     if frame.empty:
-        to.print("[red]no window was closed[/red]")
+        to.print("[red]no whole window lies within the workload: give it more --seconds[/red]")
         return
     columns = ("job", "device", "time by state", "largest shares")
-    table = _table("Where the time goes, by job and device (each bar is 100 % of its time)", columns, left=columns)
+    seconds = int(frame["total"].max()) / 1e9
+    title = f"Where the time goes, by job and device: shares of {seconds:g} s of workload"
+    table = _table(title, columns, left=columns)
     for _, row in frame.iterrows():
         table.add_row(str(row["main_job"]), f"{row['host']}/{row['device']}", _bar(row), _largest(row))
     to.print(table)
     shown = [n for n in STATE_NAMES if frame[f"state_{n}"].sum() > 0]
-    to.print(Text("  ").join(Text("█ ", style=_COLOURS[n]) + Text(n.replace("_", " ")) for n in shown))
+    to.print(Text("  ").join(Text(f"{_GLYPHS[n]} {n.replace('_', ' ')}".replace(" ", "\u00a0"), style=_COLOURS[n])
+                             for n in shown))
     _verdicts(to, store, run)
 
 
@@ -116,41 +141,52 @@ def _bar(row: pd.Series[Any]) -> Text:
     for name in STATE_NAMES:
         done += int(row[f"state_{name}"])
         until = round(BAR_CELLS * done / total)
-        text.append("█" * (until - cells), style=_COLOURS[name])
+        text.append(_GLYPHS[name] * (until - cells), style=_COLOURS[name])
         cells = until
     return text
 
 
 def _largest(row: pd.Series[Any]) -> str:
     shares = sorted(((int(row[f"state_{n}"]) / int(row["total"]), n) for n in STATE_NAMES), reverse=True)
-    return "\n".join(f"{name.replace('_', ' ')} {share:.1%}" for share, name in shares[:2] if share > 0)
+    return "\n".join(f"{name.replace('_', ' ')} {share:.1%}" for share, name in shares[:3] if share >= 0.001)
 
 
 def _verdicts(to: Console, store: Store, run: Demo) -> None:
     """For each job what limits its windows, in sentences."""
     frame = store.frame(
         "SELECT ifNull(job, '') AS of_job, cause, count() AS windows, avg(share) AS mean_share, "
-        "any(advice) AS advice_text FROM verdicts FINAL WHERE host IN {hosts:Array(String)} AND job IS NOT NULL "
-        "GROUP BY of_job, cause ORDER BY of_job, windows DESC, cause", {"hosts": run.config.host_names})
-    to.print("\n[bold]What limits the jobs[/bold]")
-    for job, rows in frame.groupby("of_job", sort=True):
+        f"any(advice) AS advice_text FROM verdicts FINAL WHERE {_INSIDE} "
+        "GROUP BY of_job, cause ORDER BY of_job = '', of_job, windows DESC, cause", _span(run))
+    lines = Table.grid(padding=(0, 2))
+    told: set[str] = set()
+    for job, rows in frame.groupby("of_job", sort=False):
         total = int(rows["windows"].sum())
         for _, row in rows.iterrows():
-            cause = str(row["cause"]).replace("_", " ")
-            to.print(f"  {escape(str(job))}: [bold]{cause}[/bold] in {row['windows']} of {total} device windows, "
-                     f"{row['mean_share']:.0%} of their time. {escape(str(row['advice_text']))}")
+            cause = str(row["cause"])
+            text = Text(cause.replace("_", " "), style="bold")
+            text.append(f" in {row['windows']} of {total} device windows, {row['mean_share']:.0%} of their time. ",
+                        "none")
+            if cause not in told:  # the advice is the same for every job
+                told.add(cause)
+                text.append(str(row["advice_text"]), "none")
+            lines.add_row(Text("  " + (str(job) or "no job")), text)
+    to.print("\n[bold]What limits the jobs[/bold]")
+    to.print(lines)
 
 
 def _next(to: Console, run: Demo) -> None:
     at = f" --data-dir {run.data_dir}" if run.embedded else " --clickhouse"
     if not run.embedded:
         to.print(f"[dim]with FLEETSCOPE_STORE__DATABASE={run.settings.store.database} for the commands below[/dim]")
-    to.print("\n[bold]Look further[/bold]")
+    other = "host-bound" if run.config.scenario.name == "pcie-bound" else "pcie-bound"
+    lines = Table.grid(padding=(0, 2))
     for command, why in (
         (f"fleetscope query{at}", "the documented queries"),
         (f"fleetscope query top_limits{at}", "what limits each job and device"),
         (f"fleetscope doctor{at}", "clock health, coverage, what to do"),
-        ("fleetscope demo --scenario pcie-bound", "the same fleet behind a narrow link"),
+        (f"fleetscope demo --scenario {other}", "the same fleet with another limit"),
         ("fleetscope agent --once", "one full reading of this host"),
     ):
-        to.print(f"  {escape(command):<44} {why}")
+        lines.add_row(Text(f"  {command}"), Text(why))
+    to.print("\n[bold]Look further[/bold]")
+    to.print(lines)

@@ -39,14 +39,15 @@ def process(
     FLEETSCOPE_KAFKA__BOOTSTRAP_SERVERS and FLEETSCOPE_STORE__HOST name the servers. Workers of one step share its
     partitions; start as many as you like.
     """
-    from fleetscope.telemetry import log_json
+    from fleetscope.telemetry import log_json, log_plain
 
     given = settings()
     store_settings = _store_settings(given, data_dir)
-    log_json()
     if capture is not None:
+        log_plain()
         _replay(capture, given, store_settings, steps, as_json)
     else:
+        log_json()
         _serve(given, store_settings, steps, instance, as_json)
 
 
@@ -109,6 +110,7 @@ def _replay(capture: Path, given: Settings, store_settings: StoreSettings, steps
     if not file.is_file():
         raise UsageError(f"{capture} holds no capture; make one with: fleetscope simulate --out {capture}")
     with _opened(store_settings) as store:
+        _refuse_repeat(store, file)
         stream = MemoryStream(MEMORY_PARTITIONS)
         pipeline = Pipeline(stream, store, given.pipeline, names=tuple(steps or UNITS), with_telemetry=False)
         pipeline.start()
@@ -124,6 +126,27 @@ def _replay(capture: Path, given: Settings, store_settings: StoreSettings, steps
             pipeline.stop()
             stream.close()
         _report(pipeline, as_json)
+
+
+def _refuse_repeat(store: Store, file: Path) -> None:
+    """UsageError where the store has rows of this capture's producers already: a stream in memory begins anew each
+    time, so it would not recognise them, and they would stand there twice."""
+    from fleetscope.contracts.codec import decode_header
+    from fleetscope.errors import RejectedError, UsageError
+    from fleetscope.stream.capture import read_capture
+
+    stored = {(str(p), int(e)) for p, e in store.frame(
+        "SELECT DISTINCT source, source_epoch FROM coverage").itertuples(index=False)}
+    if not stored:
+        return
+    for _, message in read_capture(file):
+        try:
+            header = decode_header(message.headers)
+        except RejectedError:
+            continue
+        if (header.producer, header.epoch) in stored:
+            raise UsageError(f"{file}: rows of {header.producer} (epoch {header.epoch}) are in the store already; "
+                             "give another --data-dir")
 
 
 def _stop_on_signals() -> threading.Event:

@@ -14,8 +14,8 @@ ALIGNMENTS: Final = ("settled", "provisional", "gap")
 _ALIGNED: Final = (
     Column("err_ns", INT, "bound on the error against every clock of the same reference; null: none can be given", "ns",
            nullable=True),
-    Column("utc_err_ns", INT, "bound on the error of fleet time against UTC; null: none can be given", "ns",
-           nullable=True),
+    Column("utc_err_ns", INT, "bound on the error of fleet time against REALTIME of the reference host, which is UTC "
+           "as well as that host knows it; null: none can be given", "ns", nullable=True),
     Column("alignment", SYMBOL, "settled, provisional or gap"),
 )
 
@@ -52,8 +52,8 @@ SEGMENTS: Final = Contract(
         Column("dst0_ticks", INT, "target tick of the anchor", "ticks"),
         Column("rate_q32", INT, "target ticks a source tick, times 2^32"),
         Column("err_ns", INT, "bound on the mapped time; null in a gap", "ns", nullable=True),
-        Column("utc_err_ns", INT, "bound of fleet time against UTC; null where unknown or not fleet time", "ns",
-               nullable=True),
+        Column("utc_err_ns", INT, "bound of fleet time against REALTIME of the reference; null: unknown, or not "
+               "fleet time", "ns", nullable=True),
         Column("state", SYMBOL, "settled, provisional or gap"),
         Column("settled_at_ticks", INT, "local tick at which the piece was decided", "ticks"),
     ),
