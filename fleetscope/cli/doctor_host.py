@@ -20,6 +20,8 @@ _CLAUSE: Final = re.compile(r"^(>=|<=|==|!=|<|>)\s*([0-9][0-9.]*)")
 _SLOW_SOURCES: Final = frozenset({"hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"})
 _TIME_ERROR: Final = 5
 """What adjtimex(2) returns while nobody disciplines the clock."""
+USED_EXTRAS: Final = frozenset({"embedded"})
+"""Extras that a command imports. Of others a missing package is nothing to tell."""
 MIN_FREE_SHARE: Final = 0.05
 Discipline = tuple[bool, int]
 """Whether the clock is disciplined, and its largest error in µs by the kernel's own estimate."""
@@ -42,12 +44,14 @@ def look_at_python() -> Part:
     part.tables.append(Table("packages", "Packages", (
         Column("name", "package"), Column("version", "version"), Column("required", "required"),
         Column("extra", "only for"), Column("fits", "fits")), rows,
-        shown=any(not row["fits"] and row["version"] is not None for row in rows)))
+        shown=any(not row["fits"] and row["version"] is not None for row in rows
+                  if row["extra"] is None or row["extra"] in USED_EXTRAS)))
     part.facts["packages_in_order"] = sum(row["fits"] for row in rows)
-    for row in rows:
+    used = [row for row in rows if row["extra"] is None or row["extra"] in USED_EXTRAS]
+    for row in used:
         _judge(part, row)
-    for extra in sorted({row["extra"] for row in rows if row["extra"] and row["version"] is None}):
-        names = [row["name"] for row in rows if row["extra"] == extra and row["version"] is None]
+    for extra in sorted({row["extra"] for row in used if row["extra"] and row["version"] is None}):
+        names = [row["name"] for row in used if row["extra"] == extra and row["version"] is None]
         part.find("info", f"extra '{extra}'", f"not installed: {', '.join(names)}",
                   f"Where you want it, run: pip install 'fleetscope[{extra}]'.")
     return part
@@ -124,9 +128,9 @@ def _readings(part: Part, host: str, root: Path) -> None:
         return
     part.facts["readings"] = sum(r["status"] == "ok" for r in document["readings"])
     part.facts["pcie_functions"] = sum(c["kind"] == "link" for c in document["inventory"])
-    part.tables.append(Table("clocks", "Clocks against monotonic_raw", (
-        Column("clock", "clock"), Column("offset_ns", "offset ns", "count"), Column("bound_ns", "± ns", "count"),
-        Column("samples", "readings", "count")), document["clocks"]))
+    part.tables.append(Table("clocks", "What the clocks read when monotonic_raw was 0", (
+        Column("clock", "clock"), Column("offset_ns", "reading", "offset"), Column("bound_ns", "±", "ns"),
+        Column("samples", "comparisons", "count")), document["clocks"]))
     part.tables.append(Table("unreadable", "Not readable", (
         Column("collector", "collector"), Column("reason", "why"), Column("count", "files", "count"),
         Column("example", "first")), document["unreadable"]))
@@ -145,7 +149,8 @@ def _clock(part: Part, root: Path, disciplined: Discipline | None) -> None:
         part.find("warning", "clock source", f"{source} takes microseconds a reading and widens every bound",
                   "Boot with a stable TSC (clocksource=tsc), or find out why the kernel gave it up (dmesg).")
     part.facts["utc_disciplined"] = None if disciplined is None else disciplined[0]
-    part.facts["utc_max_error_us"] = None if disciplined is None else disciplined[1]
+    # Of a clock that nobody disciplines the kernel only ever gives its ceiling, 16 s: no bound.
+    part.facts["utc_max_error_us"] = disciplined[1] if disciplined is not None and disciplined[0] else None
     if disciplined is not None and not disciplined[0]:
         part.find("info", "UTC of this host", "no daemon disciplines it: times are good relative to each other, "
                   "but may be off UTC by any amount", "Run chrony or systemd-timesyncd where UTC matters.")

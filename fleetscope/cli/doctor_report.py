@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table as RichTable
 
 Severity = Literal["info", "warning", "critical"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
 _STYLES: Final[dict[Severity, str]] = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 
-Form = Literal["text", "count", "us", "share", "age"]
-"""How a value is drawn: ``us`` takes ns and shows µs, ``share`` takes 0..1, ``age`` seconds."""
+Form = Literal["text", "count", "ns", "share", "age", "offset"]
+"""What a value is: ``ns`` a duration, ``share`` 0..1, ``age`` seconds, ``offset`` ns between clocks, that of a clock
+which counts from 1970 a time."""
+_UNITS: Final[dict[Form, str]] = {"text": "", "count": "", "ns": "ns", "share": "0..1", "age": "s"}
+_LABELS: Final = {
+    "python": ("Python", ""), "packages_in_order": ("packages that fit", ""), "readings": ("readings possible", ""),
+    "pcie_functions": ("PCIe functions", ""), "utc_disciplined": ("UTC kept by a daemon", ""),
+    "utc_max_error_us": ("UTC error at most", "us"), "disk_free_gb": ("free disk", "GB"),
+    "clickhouse": ("ClickHouse", ""), "pending_migrations": ("migrations to do", ""), "cluster_id": ("cluster", ""),
+    "version": ("protocol", ""), "topics_present": ("topics there", ""),
+}
+"""Key of a fact in the document → words for people, unit of the value."""
+_LONG_AGO_NS: Final = 10 * 365 * 86_400 * 10**9
+"""No clock that counts from a start of this host is off another by more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +108,10 @@ class Report:
         for part in self.parts:
             to.print(f"\n[bold]{escape(part.title)}[/bold]")
             for name, value in part.facts.items():
-                to.print(f"  {name.replace('_', ' ')}: {escape(_plain(value))}")
+                to.print(f"  {escape(_fact(name, value))}")
             for table in part.tables:
                 if table.rows and table.shown:
-                    to.print(_drawn(table))
+                    _draw(to, table)
         to.print()
         for what, why in self.not_checked.items():
             to.print(f"[dim]not checked:[/dim] {escape(what)}: {escape(why)}")
@@ -113,43 +123,29 @@ class Report:
             to.print("[green]nothing that needs doing[/green]")
 
 
-def _drawn(table: Table) -> RichTable:
-    from rich.table import Table as RichTable
+def _draw(to: Console, table: Table) -> None:
+    from fleetscope.cli.grid import Head, show
 
-    drawn = RichTable(title=table.title, title_justify="left")
-    for column in table.columns:
-        drawn.add_column(column.head, justify="left" if column.form == "text" else "right")
-    for row in table.rows:
-        drawn.add_row(*_cells(table.columns, row))
-    return drawn
+    to.print()
+    show(to, [Head(column.head, column.form != "text") for column in table.columns],
+         [[_shown(row[column.key], column.form) for column in table.columns] for row in table.rows], title=table.title)
 
 
-def _cells(columns: Iterable[Column], row: dict[str, Any]) -> list[str]:
-    from rich.markup import escape
+def _fact(name: str, value: Any) -> str:
+    from fleetscope.cli.figures import figure
 
-    return [escape(_shown(row[column.key], column.form)) for column in columns]
+    words, unit = _LABELS.get(name, (name.replace("_", " "), ""))
+    return f"{words}: {figure(value, unit) if unit else _plain(value)}"
 
 
 def _shown(value: Any, form: Form) -> str:
-    if value is None:
-        return "–"
-    if form == "count":
-        return f"{value:,}"
-    if form == "us":
-        return f"{value / 1000:,.2f}"
-    if form == "share":
-        return f"{value:.2%}"
-    if form == "age":
-        return _age(float(value))
-    return _plain(value)
+    from fleetscope.cli.figures import figure
 
-
-def _age(seconds: float) -> str:
-    if abs(seconds) < 120:
-        return f"{seconds:.1f} s"
-    if abs(seconds) < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:,.1f} h" if abs(seconds) < 172_800 else f"{seconds / 86_400:,.0f} d"
+    if form == "text" or value is None:
+        return _plain(value)
+    if form == "offset":
+        return figure(value, "ns since 1970" if abs(value) > _LONG_AGO_NS else "ns")
+    return figure(value, _UNITS[form])
 
 
 def _plain(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fleetscope.cli.doctor_report import Column, Part, Severity, Table
+from fleetscope.cli.figures import duration
 from fleetscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,12 +79,13 @@ def _schema(part: Part, store: Store) -> bool:
 def _clocks(part: Part, rows: list[dict[str, Any]], heard: set[str]) -> None:
     for row in rows:
         row["steps"] = row["epochs"] - 1
-        row["to"] = f"{row['target_host']}/{row['target_clock']}"
+        elsewhere = "" if row["target_host"] == row["host"] else f"{row['target_host']}/"
+        row["to"] = f"{elsewhere}{row['target_clock']}"
+        row["standing"] = "ended" if row["closed"] else row["last_state"]
     part.tables.append(Table("clocks", "Clocks: what each is mapped to, and the bound on it", (
         Column("host", "host"), Column("clock", "clock"), Column("to", "mapped to"),
-        Column("last_state", "last state"), Column("closed", "ended"),
-        Column("err_p50_ns", "± p50 µs", "us"), Column("err_p99_ns", "± p99 µs", "us"),
-        Column("utc_err_p50_ns", "UTC ± p50 µs", "us"), Column("steps", "steps", "count"),
+        Column("standing", "state"), Column("err_p50_ns", "± p50", "ns"), Column("err_p99_ns", "± p99", "ns"),
+        Column("utc_err_p50_ns", "UTC ± p50", "ns"), Column("steps", "steps", "count"),
         Column("gap_share", "in gap", "share")), rows))
     for row in rows:
         _judge_clock(part, row)
@@ -105,7 +107,7 @@ def _judge_clock(part: Part, row: dict[str, Any]) -> None:
         part.find("info", name, f"stepped or was reset {row['steps']} times",
                   "If no reset was meant, let the time daemon slew rather than step, and check the device's log.")
     if row["err_p50_ns"] is not None and row["err_p50_ns"] > WIDE_BOUND_NS:
-        part.find("warning", name, f"median bound is {row['err_p50_ns'] / 1e6:.1f} ms: longer than most work on a "
+        part.find("warning", name, f"median bound is {duration(row['err_p50_ns'])}: longer than most work on a "
                   "device", "Read this clock over a shorter path or more often; the quickest reading sets the bound.")
 
 
@@ -113,8 +115,8 @@ def _coverage(part: Part, rows: list[dict[str, Any]]) -> None:
     part.tables.append(Table("coverage", "What arrived of what was produced", (
         Column("host", "host"), Column("contract", "kind"), Column("produced_rows", "produced", "count"),
         Column("received_rows", "received", "count"), Column("lost_rows", "lost", "count"),
-        Column("late_rows", "late", "count"), Column("dropped_rows", "dropped at source", "count"),
-        Column("redelivered_rows", "redelivered", "count"), Column("received_share", "share", "share")), rows))
+        Column("late_rows", "late", "count"), Column("dropped_rows", "dropped", "count"),
+        Column("redelivered_rows", "again", "count"), Column("received_share", "share", "share")), rows))
     for row in rows:
         _judge_coverage(part, row)
 
@@ -154,10 +156,11 @@ def _freshness(part: Part, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if row["closed"]:
             continue
-        if row["heard_age_s"] > SILENT_S:
-            part.find("warning", f"host {row['host']}", f"silent for {row['heard_age_s']:,.0f} s without having said "
-                      "that it ends", "See that its agent and the workers (align, write-readings) run, and their lag.")
-        elif row["windows_behind_s"] is not None and row["windows_behind_s"] > WINDOWS_BEHIND_S:
-            part.find("warning", f"host {row['host']}", f"its newest window ends {row['windows_behind_s']:,.0f} s "
-                      "before its newest heartbeat", "Look at the lag of windows and write-results, and at this host's "
-                      "clocks: windows wait for both.")
+        silent, behind = row["heard_age_s"], row["windows_behind_s"]
+        if silent > SILENT_S:
+            part.find("warning", f"host {row['host']}", f"silent for {duration(silent, 's')} without having said that "
+                      "it ends", "See that its agent and the workers (align, write-readings) run, and their lag.")
+        elif behind is not None and behind > WINDOWS_BEHIND_S:
+            part.find("warning", f"host {row['host']}", f"its newest window ends {duration(behind, 's')} before its "
+                      "newest heartbeat", "Look at the lag of windows and write-results, and at this host's clocks: "
+                      "windows wait for both.")

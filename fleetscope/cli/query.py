@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,14 +13,16 @@ from fleetscope.cli.stores import ClickHouseOption, DataDirChoice, open_chosen
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from rich.table import Table
 
-    from fleetscope.store.library import Query
+    from fleetscope.store.library import Query, ResultColumn
 
 NameArgument = Annotated[str | None, typer.Argument(help="Name of the query; without it the library is listed.")]
 ArgOption = Annotated[list[str] | None, typer.Option("--arg", "-a", metavar="NAME=VALUE",
                                                      help="An argument of the query; may be repeated.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")]
+SEE_UNIT: Final = "see unit"
+"""Unit of a result column whose rows each name theirs, in the column ``unit``."""
+_UNIT_SUFFIX: Final = re.compile(r"(?<!_per)_(?:ns|ms|s)$")
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +32,11 @@ def register(app: typer.Typer) -> None:
 
 def query(name: NameArgument = None, arg: ArgOption = None, data_dir: DataDirChoice = None,
           clickhouse: ClickHouseOption = None, json: JsonOption = False, csv: CsvOption = False) -> None:
-    """Run a query of the SQL library, or list the library."""
+    """Run a query of the SQL library, or list the library.
+
+    People get times, shares, durations and sizes in readable units, and a block a row where the console is too narrow
+    for a table. --json and --csv have every value exactly as stored, under the column's full name.
+    """
     from fleetscope.errors import UsageError
     from fleetscope.store.library import find_query, load_queries
 
@@ -54,7 +61,7 @@ def query(name: NameArgument = None, arg: ArgOption = None, data_dir: DataDirCho
     elif csv:
         _print_csv(rows)
     else:
-        out().print(_table(chosen, rows))
+        _show(chosen, rows)
 
 
 def _arguments(texts: list[str]) -> dict[str, str]:
@@ -80,24 +87,35 @@ def _list(queries: list[Query], *, json: bool) -> None:
         return
     from rich.table import Table
 
-    table = Table("query", "what it answers", "arguments", show_lines=True)
+    table = Table(show_lines=True)
+    table.add_column("query", no_wrap=True)
+    table.add_column("what it answers")
+    table.add_column("arguments", no_wrap=True)
     for q in queries:
         table.add_row(q.name, q.purpose, "\n".join(f"{a.name} {a.type}" for a in q.arguments))
     out().print(table)
 
 
-def _table(chosen: Query, rows: pa.Table) -> Table:
-    from rich.table import Table
-    from rich.text import Text
+def _show(chosen: Query, rows: pa.Table) -> None:
+    from fleetscope.cli.figures import figure
+    from fleetscope.cli.grid import Head, show
 
-    table = Table(caption=f"{rows.num_rows} rows")
-    numeric = {column.name for column in chosen.columns if _is_number(rows, column.name)}
-    for column in chosen.columns:
-        head = f"{column.name}\n[{column.unit}]" if column.unit else column.name
-        table.add_column(Text(head), justify="right" if column.name in numeric else "left")
-    for row in rows.to_pylist():
-        table.add_row(*(Text(_shown(value)) for value in row.values()))
-    return table
+    found = rows.to_pylist()
+    by_row = any(column.unit == SEE_UNIT for column in chosen.columns)
+    columns = [column for column in chosen.columns if not (by_row and column.name == "unit")]
+    heads = [Head(_words(column), _is_number(rows, column.name)) for column in columns]
+    cells = [[figure(row[column.name], (row["unit"] or "") if column.unit == SEE_UNIT else column.unit)
+              for column in columns] for row in found]
+    show(out(), heads, cells, caption=f"{len(found)} {'row' if len(found) == 1 else 'rows'}")
+
+
+def _words(column: ResultColumn) -> str:
+    """The column's name for people: without a unit that its figures say themselves, with one that they do not."""
+    from fleetscope.cli.figures import says_its_unit
+
+    name = _UNIT_SUFFIX.sub("", column.name) if says_its_unit(column.unit) else column.name
+    words = name.replace("_per_s", "/s").replace("_", " ")
+    return words if column.unit in ("", SEE_UNIT) or says_its_unit(column.unit) else f"{words} [{column.unit}]"
 
 
 def _is_number(rows: pa.Table, name: str) -> bool:
@@ -105,14 +123,6 @@ def _is_number(rows: pa.Table, name: str) -> bool:
 
     kind = rows.schema.field(name).type
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _print_csv(rows: pa.Table) -> None:

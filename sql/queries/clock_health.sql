@@ -16,7 +16,7 @@
 --   err_p99_ns [ns]: bound that holds for 99 % of those ticks
 --   err_max_ns [ns]: largest bound
 --   utc_err_p50_ns [ns]: median bound against UTC, for fleet time
---   last_state: state of the last piece
+--   last_state: state of the last piece; that of a closed clock stays provisional: no later reading can settle it
 --   closed: whether the producer of its samples has closed
 WITH toInt64(4611686018427387904) AS end_of_time
 SELECT

@@ -8,7 +8,7 @@
 --   last_heard_ns [ns since 1970]: newest heartbeat, fleet time
 --   last_window_ns [ns since 1970]: end of the newest window; null: the host has no device
 --   heard_age_s [s]: since the newest heartbeat
---   windows_behind_s [s]: from the end of the newest window to the newest heartbeat
+--   windows_behind_s [s]: from the end of the newest window to the newest heartbeat; 0: that window ends later
 --   closed: whether every producer of the host has said that it ends
 WITH
     if({now_ns:Int64} = 0, toUnixTimestamp64Nano(now64(9)), {now_ns:Int64}) AS at_ns,
@@ -35,7 +35,7 @@ SELECT
     heard.last_heard_ns AS last_heard_ns,
     made.last_window_ns AS last_window_ns,
     (at_ns - last_heard_ns) / 1e9 AS heard_age_s,
-    (last_heard_ns - last_window_ns) / 1e9 AS windows_behind_s,
+    (greatest(last_heard_ns, last_window_ns) - last_window_ns) / 1e9 AS windows_behind_s,
     toBool(heard.closed) AS closed
 FROM heard
 LEFT JOIN made ON made.host = heard.host

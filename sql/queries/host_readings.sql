@@ -8,18 +8,20 @@
 --   host: host
 --   counter: counter, as in its descriptor
 --   instance: which one of several; null: there is one
---   raw [as declared]: exact reading of a monotonic counter
---   value [as declared]: reading of a gauge
+--   raw [see unit]: exact reading of a monotonic counter
+--   value [see unit]: reading of a gauge
+--   unit: unit of both, by the counter's newest descriptor; null: the host sent none
 --   status: ok, missing, sentinel, saturated, stuck, reset or wrapped
 --   read_ns [ns since 1970]: when it was read
 SELECT
-    host,
-    counter,
-    instance,
-    tupleElement(latest, 1) AS raw,
-    tupleElement(latest, 2) AS value,
-    tupleElement(latest, 3) AS status,
-    read_ns
+    readings.host AS host,
+    readings.counter AS counter,
+    readings.instance AS instance,
+    tupleElement(readings.latest, 1) AS raw,
+    tupleElement(readings.latest, 2) AS value,
+    units.unit AS unit,
+    tupleElement(readings.latest, 3) AS status,
+    readings.read_ns AS read_ns
 FROM
 (
     SELECT
@@ -32,5 +34,12 @@ FROM
     WHERE ifNull(device, '') = {device:String} AND ({counter:String} = '' OR counter = {counter:String})
         AND ({host:String} = '' OR host = {host:String})
     GROUP BY host, counter, instance
-)
+) AS readings
+LEFT JOIN
+(
+    SELECT host, component, toNullable(argMax(assumeNotNull(text), time_ns)) AS unit
+    FROM inventory
+    WHERE kind = 'counter' AND attribute = 'unit' AND text IS NOT NULL AND ({host:String} = '' OR host = {host:String})
+    GROUP BY host, component
+) AS units ON units.host = readings.host AND units.component = readings.counter
 ORDER BY host, counter, instance

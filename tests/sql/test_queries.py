@@ -150,6 +150,8 @@ def test_freshness_tells_a_silent_host_from_a_closed_one(db: ClickHouseStore) ->
     put(db, "aligned_heartbeats", [beat(1, closed=True), beat(4, closed=True)], host="h2")
     assert ask(db, "freshness", now_ns=str(NOW + 10 * S)) == [
         ("h1", NOW + 3 * S, NOW + 2 * S, 7.0, 1.0, False), ("h2", NOW + 4 * S, None, 6.0, None, True)]
+    put(db, "windows", [window(3, compute=S)], offset=1)
+    assert ask(db, "freshness", host="h1")[0][2:5:2] == (NOW + 4 * S, 0.0)  # the open window ends after the heartbeat
 
 
 def test_host_readings_are_the_latest_of_each_counter(db: ClickHouseStore) -> None:
@@ -160,10 +162,29 @@ def test_host_readings_are_the_latest_of_each_counter(db: ClickHouseStore) -> No
         reading("cpu_user", 1, raw=5, instance="cpu0"), reading("cpu_user", 2, raw=2**53 + 1, instance="cpu0"),
         reading("memory", 3, value=1.5), reading("memory", 4, status="missing"), reading("power", 9, device="dev0")])
     assert ask(db, "host_readings") == [
-        ("h1", "cpu_user", "cpu0", 2**53 + 1, None, "ok", NOW + 2),
-        ("h1", "memory", None, None, None, "missing", NOW + 4)]
-    assert ask(db, "host_readings", device="dev0") == [("h1", "power", None, None, None, "ok", NOW + 9)]
+        ("h1", "cpu_user", "cpu0", 2**53 + 1, None, None, "ok", NOW + 2),
+        ("h1", "memory", None, None, None, None, "missing", NOW + 4)]
+    assert ask(db, "host_readings", device="dev0") == [("h1", "power", None, None, None, None, "ok", NOW + 9)]
     assert ask(db, "host_readings", counter="cpu_user")[0][1] == "cpu_user"
+
+
+def test_host_readings_have_the_unit_of_the_newest_descriptor_of_their_host(db: ClickHouseStore) -> None:
+    def fact(at: int, component: str, attribute: str, text: str | None, kind: str = "counter") -> dict[str, Any]:
+        return {"kind": kind, "component": component, "attribute": attribute, "text": text, "time_ns": NOW + at,
+                "alignment": "settled"}
+
+    def reading(counter: str, instance: str) -> dict[str, Any]:
+        return {"counter": counter, "instance": instance, "time_ns": NOW, "raw": 1, "status": "ok",
+                "alignment": "settled"}
+
+    put(db, "aligned_inventory", [fact(2, "cpu", "unit", "ms"), fact(1, "cpu", "unit", "jiffies"),
+                                  fact(3, "cpu", "kind", "monotonic"), fact(4, "cpu", "unit", None),
+                                  fact(5, "cpu", "unit", "B", kind="device")])
+    readings = [reading("cpu", "0"), reading("cpu", "1"), reading("other", "0")]
+    put(db, "aligned_counters", readings)
+    put(db, "aligned_counters", readings[:1], host="h2")
+    assert [(r[0], r[1], r[2], r[5]) for r in ask(db, "host_readings")] == [
+        ("h1", "cpu", "0", "ms"), ("h1", "cpu", "1", "ms"), ("h1", "other", "0", None), ("h2", "cpu", "0", None)]
 
 
 def test_dead_letters_are_counted_once_by_reason(db: ClickHouseStore) -> None:

@@ -196,9 +196,27 @@ def test_a_group_is_behind_when_nobody_works_on_it_or_much_waits(members: int, l
     assert [f.text for f in part.findings] == ([] if text is None else [text])
 
 
+@pytest.mark.parametrize("width", [80, 140])
+def test_facts_have_words_and_units_and_nothing_is_cut(width: int) -> None:
+    heads = ("host", "clock", "reading", "left", "right", "more", "most")
+    row = {"host": "h" * 30, "clock": "monotonic_raw", "reading": 1_796_126_040_012_596_583, "left": 250_048_443,
+           "right": 9_223_372_036, "more": 123_456_789_012, "most": 0.0}
+    forms = ("text", "text", "offset", "offset", "ns", "count", "share")
+    table = Table("t", "T", tuple(Column(h, h, f) for h, f in zip(heads, forms, strict=True)), [row])  # type: ignore[arg-type]
+    text = StringIO()
+    part = Part("host", "Host", {"utc_max_error_us": 900, "disk_free_gb": 78.6, "utc_disciplined": False}, [table])
+    Report("1", [part]).show(Console(file=text, width=width))
+    shown = text.getvalue()
+    for words in ("UTC error at most: 900 µs", "free disk: 78.60 GB", "UTC kept by a daemon: no",
+                  "2026-12-01T11:54:00.012Z", "250.0 ms", "9.223 s", "123,456,789,012", "0.0%"):
+        assert words in shown
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= width
+
+
 def test_findings_come_worst_first_and_text_of_others_is_not_markup() -> None:
     part = Part("p", "[Part]", {"fact": ["[red]x", 1200]}, [Table(
-        "t", "T", (Column("a", "a"), Column("n", "n", "us"), Column("s", "s", "share"), Column("w", "w", "age")),
+        "t", "T", (Column("a", "a"), Column("n", "n", "ns"), Column("s", "s", "share"), Column("w", "w", "age")),
         [{"a": "[bold]h", "n": 1_500, "s": 0.5, "w": 90_000.0}, {"a": None, "n": None, "s": None, "w": 1.0}])])
     part.find("info", "i", "[i]", "x")
     part.find("critical", "c", "[c]", "x")
@@ -207,7 +225,7 @@ def test_findings_come_worst_first_and_text_of_others_is_not_markup() -> None:
     assert report.ok is False
     text = StringIO()
     report.show(Console(file=text, width=100))
-    for shown in ("[Part]", "[red]x, 1,200", "[bold]h", "1.50", "50.00%", "25.0 h", "–", "critical c: [c]",
+    for shown in ("[Part]", "[red]x, 1,200", "[bold]h", "1.500 µs", "50.0%", "25 h", "–", "critical c: [c]",
                   "store: why"):
         assert shown in text.getvalue()
     assert "nothing that needs doing" not in text.getvalue()

@@ -29,16 +29,18 @@ def test_requirements_are_told_apart_by_extra_and_development_tools_are_left_out
     assert found[2]["version"] is None
 
 
-def test_a_missing_package_is_critical_and_a_missing_extra_only_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_critical_and_a_missing_extra_in_use_only_told(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [{"name": "a", "version": None, "required": ">=1", "extra": None, "fits": False},
-            {"name": "b", "version": None, "required": ">=1", "extra": "grafana", "fits": False},
+            {"name": "b", "version": None, "required": ">=1", "extra": "embedded", "fits": False},
+            {"name": "d", "version": None, "required": ">=1", "extra": "unused", "fits": False},
+            {"name": "e", "version": "1", "required": ">=2", "extra": "unused", "fits": False},
             {"name": "c", "version": "1", "required": ">=2", "extra": None, "fits": False}]
     monkeypatch.setattr(doctor_host, "packages", lambda _: made)
     found = {f.subject: (f.severity, f.advice) for f in look_at_python().findings}
     assert found == {
         "package a": ("critical", "Install it: pip install 'fleetscope'."),
         "package c": ("warning", "Install one that was tested: pip install 'fleetscope'."),
-        "extra 'grafana'": ("info", "Where you want it, run: pip install 'fleetscope[grafana]'.")}
+        "extra 'embedded'": ("info", "Where you want it, run: pip install 'fleetscope[embedded]'.")}
 
 
 def test_this_environment_has_what_the_metadata_ask_for() -> None:
@@ -59,6 +61,7 @@ def test_this_host_is_read_and_its_clocks_have_bounds(tmp_path: Path) -> None:
 def test_a_root_without_proc_is_a_warning_and_an_undisciplined_clock_is_told(tmp_path: Path) -> None:
     part = look_at_host(tmp_path, root=tmp_path, discipline=lambda: (False, 16_000_000))
     assert part.facts["readings"] is None
+    assert part.facts["utc_max_error_us"] is None  # 16 s is the kernel's ceiling, no bound
     assert [(f.severity, f.subject) for f in part.findings] == [("warning", "this host"), ("info", "UTC of this host")]
     assert "holds no proc/stat" in part.findings[0].text
 

@@ -166,3 +166,11 @@ def test_windows_that_do_not_follow_the_heartbeats_are_found(db: ClickHouseStore
     put(db, "aligned_heartbeats", beat(40))
     finding, = look(db, at_s=41).findings
     assert finding.text == "its newest window ends 39 s before its newest heartbeat"
+
+
+def test_the_last_piece_of_a_closed_clock_reads_as_ended(db: ClickHouseStore) -> None:
+    put(db, "segments", FLEET, piece(0, 1000, "provisional"))
+    assert [(c["clock"], c["to"], c["standing"]) for c in look(db).document()["clocks"]] == [
+        ("dev0", "monotonic_raw", "provisional"), ("monotonic_raw", "fleet", "settled")]
+    put(db, "segments", piece(1000, 1 << 62, "gap", None), offset=1)
+    assert look(db).document()["clocks"][0]["standing"] == "ended"

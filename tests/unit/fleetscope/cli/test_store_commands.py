@@ -110,6 +110,25 @@ def test_query_prints_rows_as_table_json_and_csv(run: Command, tmp_path: Path) -
     assert "corrupt" in run(*words).out
 
 
+@pytest.mark.parametrize("columns", ["80", "140"])
+def test_people_read_units_where_documents_are_exact(run: Command, tmp_path: Path, columns: str) -> None:
+    run("migrate", "--data-dir", "d")
+    at = 1_796_133_221_484_586_050
+    with open_store(StoreSettings(path=tmp_path / "d" / "store")) as store:
+        store.insert("counters", pa.table({"host": ["h1"], "counter": ["net_bytes"], "instance": ["a" * 20],
+                                           "raw": [2**53 + 1], "status": ["ok"], "time_ns": [at]}))
+        store.insert("inventory", pa.table({"host": ["h1"], "kind": ["counter"], "component": ["net_bytes"],
+                                            "attribute": ["unit"], "text": ["B"], "time_ns": [at]}))
+    words = ("query", "host_readings", "--data-dir", "d")
+    shown = run(*words, COLUMNS=columns).out
+    for figure in ("9.007 PB", "2026-12-01T13:53:41.484Z", "net_bytes", "1 row"):
+        assert figure in shown
+    assert "…" not in shown
+    row = json.loads(run(*words, "--json").out)["rows"][0]
+    assert (row["raw"], row["unit"], row["read_ns"]) == (2**53 + 1, "B", at)
+    assert f"{2**53 + 1},,B,ok,{at}" in run(*words, "--csv").out
+
+
 @pytest.mark.parametrize(("words", "message"), [
     (["query", "nonsense"], "no query nonsense; there are"),
     (["query", "top_limits", "--arg", "x=1"], "has no argument x"),
