@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from fleetscope import memory
 from fleetscope.clock import Clock, SystemClock
 from fleetscope.contracts.codec import encode
 from fleetscope.contracts.topics import TELEMETRY_TOPIC, TOPICS
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 POLL_S: Final = 0.1
 FAILURES_S: Final = 120.0
 BACKOFF_S: Final = 1.0
+TIDY_S: Final = 5.0
 TELEMETRY_S: Final = 5.0
 
 
@@ -90,6 +92,7 @@ class Pipeline:
             slot = Slot(name, make, make())
             self._slots.append(slot)
             self._threads.append(threading.Thread(target=self._run, args=(slot,), name=name, daemon=True))
+        self._threads.append(threading.Thread(target=self._tidy, name="tidy", daemon=True))
         if self.with_telemetry:
             self._threads.append(threading.Thread(target=self._report, name="telemetry", daemon=True))
         for thread in self._threads:
@@ -201,6 +204,12 @@ class Pipeline:
         self._stop.set()
         if self.on_failure is not None:
             self.on_failure()
+
+    def _tidy(self) -> None:
+        while not self._stop.wait(TIDY_S):
+            memory.release()
+            if self.store is not None:
+                self.store.release()
 
     def _report(self) -> None:
         producer = self.stream.producer(f"telemetry-{self.instance}")

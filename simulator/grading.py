@@ -50,7 +50,7 @@ def events(store: Store, truth: Truth, config: FleetConfig, contract: str) -> Ev
 def _identities(store: Store, config: FleetConfig, table: str) -> tuple[int, int]:
     """Distinct identities in ``table`` and the rows beyond them."""
     result = store.query(
-        "SELECT sum(n) AS all_rows, sum(u) AS identities FROM (SELECT count() AS n, uniqExact(row) AS u "
+        "SELECT sum(n) AS all_rows, sum(u) AS identities FROM (SELECT count() AS n, groupBitmap(toUInt32(row)) AS u "
         f"FROM {table} WHERE host IN {{hosts:Array(String)}} AND epoch IN {{epochs:Array(Int64)}} "
         "GROUP BY host, producer, epoch, sequence)", {"hosts": config.host_names, "epochs": config.epochs})
     rows, identities = _number(result, "all_rows"), _number(result, "identities")

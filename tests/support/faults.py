@@ -119,6 +119,9 @@ class FaultyStore:
     def frame(self, sql: str, parameters: Mapping[str, Parameter] | None = None) -> pd.DataFrame:
         return self._store.frame(sql, parameters)
 
+    def release(self) -> None:
+        self._store.release()
+
     def version(self) -> str:
         return self._store.version()
 
