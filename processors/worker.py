@@ -16,7 +16,7 @@ from fleetscope.clock import Clock, SystemClock
 from fleetscope.contracts.batch import Header
 from fleetscope.contracts.codec import Encoded, decode_header, encode
 from fleetscope.contracts.topics import SNAPSHOTS
-from fleetscope.errors import FencedError, RejectedError, RetryError
+from fleetscope.errors import FencedError, RejectedError, RetryError, UsageError
 from fleetscope.step import Output, Step, TopicPartition
 from fleetscope.stream.abstract import Consumer, Message, Position, Reader, Stream, TransactionalProducer
 from fleetscope.stream.decoding import decoded
@@ -171,7 +171,7 @@ class Worker:
         for partition in taken:
             saved = snapshots.get(partition)
             self._tasks[partition] = Task(
-                partition, self.step.start() if saved is None else self.step.restore(saved),
+                partition, self.step.start() if saved is None else self._restored(partition, saved),
                 {t: deque() for t in self.step.inputs}, dict.fromkeys(self.step.inputs, 0))
             log.info("partition taken", extra={"step": self.name, "partition": partition, "restored": bool(saved)})
         self._lag_at = -1.0
@@ -187,6 +187,14 @@ class Worker:
             del self._tasks[partition]
         self._close_reader()
         self._paused -= set(partitions)
+
+    def _restored(self, partition: int, saved: bytes) -> Any:
+        try:
+            return self.step.restore(saved)
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"topic {SNAPSHOTS.name}, key {self.name}/{partition}: {error}; it was written by another "
+                             "version or damaged: publish an empty record (tombstone) for that key to begin anew"
+                             ) from error
 
     def _close_reader(self) -> None:
         if self._reader is not None:
@@ -204,10 +212,10 @@ class Worker:
         found: dict[int, bytes] = {}
         while not reader.caught_up():
             for message in reader.poll(100, 0.2):
-                if message.key in wanted and message.value is not None:
-                    found[wanted[message.key]] = message.value
+                if message.key in wanted:
+                    found[wanted[message.key]] = message.value or b""
         reader.close()
-        return found
+        return {partition: data for partition, data in found.items() if data}
 
     def _snapshot(self, task: Task) -> Encoded:
         data = self.step.snapshot(task.state)
@@ -306,9 +314,15 @@ class Worker:
         except RejectedError as error:
             self._reject(task, message, error)
             return
-        task.state, outputs = self.step.on_batch(task.state, batch)
+        try:
+            task.state, outputs = self.step.on_batch(task.state, batch)
+            self._publish(outputs)
+        except (ArithmeticError, ValueError, LookupError, TypeError) as error:
+            # A defect that one message met: it must not stop the partition, nor end in an endless restart.
+            log.exception("step failed on a message", extra={"step": self.name, "origin": str(batch.origin)})
+            self._reject(task, message, RejectedError("step_failed", f"{type(error).__name__}: {error}"[:300]))
+            return
         self._metrics.count("rows", self.name, task.partition, len(batch))
-        self._publish(outputs)
 
     def _reject(self, task: Task, message: Message, error: RejectedError) -> None:
         header = None

@@ -51,6 +51,7 @@ def print_json(document: Any) -> None:
 def settings() -> Settings:
     """Settings from the environment; UsageError names the first one that is wrong."""
     from pydantic import ValidationError
+    from pydantic_settings import SettingsError
 
     from fleetscope.errors import UsageError
     from fleetscope.settings import Settings
@@ -61,6 +62,8 @@ def settings() -> Settings:
         first = error.errors()[0]
         name = "FLEETSCOPE_" + "__".join(str(part).upper() for part in first["loc"])
         raise UsageError(f"setting {name}: {first['msg']}") from error
+    except SettingsError as error:
+        raise UsageError(f"settings of the environment (FLEETSCOPE_…): {error}".replace("\n", " ")) from error
 
 
 def open_embedded(data_dir: Path, *, create: bool = False) -> Store:

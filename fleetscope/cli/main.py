@@ -57,6 +57,9 @@ def main() -> None:
     except FleetscopeError as error:
         typer.secho(f"fleetscope: {error}", err=True, fg=typer.colors.RED)
         sys.exit(2)
+    except OSError as error:
+        typer.secho(f"fleetscope: {error.strerror or error}", err=True, fg=typer.colors.RED)
+        sys.exit(2)
     except KeyboardInterrupt:
         typer.secho("fleetscope: interrupted", err=True)
         sys.exit(130)

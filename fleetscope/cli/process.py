@@ -112,7 +112,8 @@ def _replay(capture: Path, given: Settings, store_settings: StoreSettings, steps
     with _opened(store_settings) as store:
         _refuse_repeat(store, file)
         stream = MemoryStream(MEMORY_PARTITIONS)
-        pipeline = Pipeline(stream, store, given.pipeline, names=tuple(steps or UNITS), with_telemetry=False)
+        pipeline = Pipeline(stream, store, given.pipeline, names=tuple(steps or UNITS), with_telemetry=False,
+                            max_failures=3, on_failure=stream.close)
         pipeline.start()
         try:
             producer = stream.producer("fleetscope-process")

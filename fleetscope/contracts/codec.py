@@ -30,6 +30,8 @@ MAX_ROWS: Final = 65_536
 MAX_MESSAGE_BYTES: Final = 900 * 1024
 MAX_CONTENT_BYTES: Final = 64 * 1024 * 1024
 MAX_NAME_CHARS: Final = 512
+MAX_HOST_CHARS: Final = 253
+"""As in the DNS; names of derived producers hold the host's."""
 MIN_TIME: Final = -(1 << 62)
 MAX_TIME: Final = 1 << 62
 MAX_DURATION: Final = 1 << 60
@@ -42,7 +44,8 @@ _REQUIRED: Final = ("contract", "version", "host", "producer", "epoch", "sequenc
 _PREFIX: Final = "fs-"
 _KEYS: Final = {name: _PREFIX + name.replace("_", "-") for name in Header.__dataclass_fields__}
 _NAMES: Final = {key: name for name, key in _KEYS.items()}
-_NULL, _DICTIONARY, _STRING = pa.null().id, pa.dictionary(pa.int32(), pa.string()).id, pa.string().id
+_NULL, _DICTIONARY, _STRING, _DOUBLE = (pa.null().id, pa.dictionary(pa.int32(), pa.string()).id, pa.string().id,
+                                        pa.float64().id)
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
@@ -163,7 +166,7 @@ def _typed_header(raw: Mapping[str, str], origin: Origin | None) -> Header:
         if text is None:
             continue
         if name in _TEXT_HEADERS:
-            if len(text) > MAX_NAME_CHARS or (not text and name != "clock"):
+            if len(text) > (MAX_HOST_CHARS if name == "host" else MAX_NAME_CHARS) or (not text and name != "clock"):
                 raise RejectedError("bad_header", f"{name} has {len(text)} characters", origin)
             if not text.isprintable():
                 raise RejectedError("bad_header", f"{name} has control characters: {_shown(text)}", origin)
@@ -194,7 +197,7 @@ def decode(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, 
     """A validated batch in the current version's schema. Raises RejectedError with a stable code.
 
     Codes: too_large, missing_header, bad_header, unknown_contract, unknown_version, wrong_key, corrupt,
-    wrong_rows, missing_column, unknown_column, wrong_type, null, negative, absurd_time.
+    wrong_rows, missing_column, unknown_column, wrong_type, null, negative, absurd_value, not_finite, absurd_time.
     """
     if value is None:
         raise RejectedError("corrupt", "the message has no value", origin)
@@ -294,6 +297,11 @@ def _checked(array: pa.Array, column: Column, rows: int, origin: Origin | None) 
         raise RejectedError("null", f"{name} is null in {array.null_count} rows", origin)
     if column.minimum is not None and array.null_count < rows:
         _check_minimum(array, column, column.minimum, origin)
+    if column.maximum is not None and array.null_count < rows:
+        _check_maximum(array, column, column.maximum, origin)
+    if kind == _DOUBLE and rows and not pc.all(pc.is_finite(array)).as_py():
+        row = pc.index(pc.is_finite(array), pa.scalar(False)).as_py()
+        raise RejectedError("not_finite", f"{name} is {array[row].as_py()} in row {row}; null means missing", origin)
     return array
 
 
@@ -302,6 +310,13 @@ def _check_minimum(array: pa.Array, column: Column, minimum: int, origin: Origin
     if low < minimum:
         row = pc.index(array, pa.scalar(low, array.type)).as_py()
         raise RejectedError("negative", f"{column.name} is {low} in row {row}, at least {minimum}", origin)
+
+
+def _check_maximum(array: pa.Array, column: Column, maximum: int, origin: Origin | None) -> None:
+    high = pc.max(array).as_py()
+    if high > maximum:
+        row = pc.index(array, pa.scalar(high, array.type)).as_py()
+        raise RejectedError("absurd_value", f"{column.name} is {high} in row {row}, at most {maximum}", origin)
 
 
 def _check_times(rows: pa.RecordBatch, contract: Contract, header: Header, origin: Origin | None) -> None:

@@ -9,6 +9,20 @@ from typing import Final
 
 from fleetscope.contracts.schema import ATTRIBUTES, BOOL, FLOAT, IDS, INT, SYMBOL, TEXT, Column, Contract
 
+MAX_STAMP: Final = 1 << 62
+MAX_COUNT: Final = 1 << 53
+MAX_HZ: Final = 1_000_000_000_000
+"""Larger stamps, counts and frequencies are no readings; sums and products of smaller ones stay within int64."""
+
+
+def _stamp(name: str, doc: str, *, nullable: bool = False) -> Column:
+    return Column(name, INT, doc, "ticks", nullable, minimum=-MAX_STAMP, maximum=MAX_STAMP)
+
+
+def _count(name: str, doc: str) -> Column:
+    return Column(name, INT, doc, minimum=0, maximum=MAX_COUNT)
+
+
 TRACKS: Final = ("host_api", "driver", "pcie_h2d", "pcie_d2h", "collective", "cpu_thread")
 """Track names besides ``engine:<name>``."""
 
@@ -62,13 +76,12 @@ CLOCK_SAMPLES: Final = Contract(
         Column("local_clock", SYMBOL, "clock of the side that measures; the batch's host owns it"),
         Column("remote_host", SYMBOL, "host that owns the remote clock; null: the same host", nullable=True),
         Column("remote_clock", SYMBOL, "the other clock"),
-        Column("local_before_ticks", INT, "local clock before the remote reading", "ticks"),
-        Column("remote_first_ticks", INT, "remote clock when asked", "ticks", nullable=True),
-        Column("remote_last_ticks", INT, "remote clock when answered (four stamps); null: one remote stamp", "ticks",
-               nullable=True),
-        Column("local_after_ticks", INT, "local clock after the remote reading", "ticks", nullable=True),
-        Column("local_hz", INT, "nominal frequency of the local clock", "ticks/s", minimum=1),
-        Column("remote_hz", INT, "nominal frequency of the remote clock", "ticks/s", minimum=1),
+        _stamp("local_before_ticks", "local clock before the remote reading"),
+        _stamp("remote_first_ticks", "remote clock when asked", nullable=True),
+        _stamp("remote_last_ticks", "remote clock when answered (four stamps); null: one remote stamp", nullable=True),
+        _stamp("local_after_ticks", "local clock after the remote reading", nullable=True),
+        Column("local_hz", INT, "nominal frequency of the local clock", "ticks/s", minimum=1, maximum=MAX_HZ),
+        Column("remote_hz", INT, "nominal frequency of the remote clock", "ticks/s", minimum=1, maximum=MAX_HZ),
         Column("rate_ppb", INT, "known rate of the remote clock against nominal, for kind rate", "ppb", nullable=True),
     ),
     "Stamps exchanged between two named clocks.", time_column="local_before_ticks",
@@ -123,10 +136,10 @@ HEARTBEATS: Final = Contract(
         Column("time_ticks", INT, "when the beat was made, on the host's reference clock", "ticks"),
         Column("contract", SYMBOL, "kind of batch the row speaks of"),
         Column("clock", SYMBOL, "clock of those batches"),
-        Column("batches_total", INT, "batches of this kind published in this epoch, all clocks together", minimum=0),
-        Column("rows_total", INT, "rows of this kind published in this epoch, all clocks together", minimum=0),
-        Column("dropped_rows_total", INT, "rows of this kind lost at the source in this epoch", minimum=0),
-        Column("through_ticks", INT, "promise on `clock`: rows published later are not earlier than this", "ticks"),
+        _count("batches_total", "batches of this kind published in this epoch, all clocks together"),
+        _count("rows_total", "rows of this kind published in this epoch, all clocks together"),
+        _count("dropped_rows_total", "rows of this kind lost at the source in this epoch"),
+        _stamp("through_ticks", "promise on `clock`: rows published later are not earlier than this"),
         Column("closed", BOOL, "true: the producer ends here and sends no more of this kind"),
     ),
     "Cumulative counts of a producer: a lost tail is seen, and idleness is data.", time_column="time_ticks",

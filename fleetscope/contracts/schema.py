@@ -33,6 +33,7 @@ class Column:
     nullable: bool = False
     since: int = 1
     minimum: int | None = None
+    maximum: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

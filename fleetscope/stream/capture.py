@@ -60,6 +60,7 @@ def read_capture(path: Path) -> Iterator[tuple[str, Encoded]]:
                 if not reader.schema.equals(SCHEMA):
                     raise UsageError(f"{path}: no capture: its columns are {', '.join(reader.schema.names) or 'none'}")
                 for batch in reader:
+                    batch.validate(full=True)
                     for entry in batch.to_pylist():
                         yield entry["topic"], Encoded(entry["key"], entry["value"], tuple(entry["headers"]))
                         rows += 1

@@ -26,7 +26,7 @@ class Measuring:
 
     def take(self, host: Host, batch: Batch) -> None:
         """Exchanges with clocks of the host itself; others are counted."""
-        found, bad = exchanges(batch.rows)
+        found, bad = exchanges(batch.rows, batch.header.flushed_ticks)
         host.bad_samples += bad
         for exchange in found:
             clock = self._clock(host, batch, exchange)

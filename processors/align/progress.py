@@ -129,6 +129,8 @@ class Progress:
                         columns["rows_total"][row], columns["dropped_rows_total"][row], columns["through_ticks"][row],
                         columns["closed"][row])
             self.beat(header.producer, columns["contract"][row], columns["clock"][row], made)
+        if len(heartbeat) and all(columns["closed"]):
+            self._close(header.producer, header.epoch, set(zip(columns["contract"], columns["clock"], strict=True)))
 
     def beat(self, producer: str, contract: str, clock: str, beat: Beat) -> None:
         """Enter one row of a heartbeat; a new epoch of the producer retires the lanes of the old one."""
@@ -144,6 +146,13 @@ class Progress:
         if newest is None or newest.time < beat.time:  # a kind has a row for each clock, with the same counts
             tally.beats.append(beat)
         self.latest[producer] = max(beat.time, self.latest.get(producer, beat.time))
+
+    def _close(self, producer: str, epoch: int, named: set[tuple[str, str]]) -> None:
+        """The producer ends: lanes its last heartbeat does not name must not hold the host's watermark for ever."""
+        for key, lane in self.lanes.items():
+            if key.producer == producer and lane.epoch <= epoch and (key.contract, key.clock) not in named:
+                lane.beats.clear()
+                lane.watermark = END
 
     def lane(self, key: LaneKey, epoch: int) -> Lane:
         """The lane of ``key``; what an earlier epoch promised does not hold for this one."""

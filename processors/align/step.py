@@ -266,7 +266,7 @@ class AlignStep:
         """How to map the batch; None while it is not known."""
         if not host.fleet.segments:
             return None
-        clock, flushed = batch.header.clock, batch.header.flushed_ticks
+        clock, flushed = batch.header.clock, self._sent(host, batch)
         if clock == RAW_CLOCK:
             return Route(None, host.fleet, flushed)
         if clock in host.clocks and (host.clocks[clock].map.segments or not final):
@@ -277,6 +277,14 @@ class AlignStep:
         anchor = flushed if flushed is not None else host.fleet.segments[-1].src0
         never = Segment(0, -END, END, last, anchor, ONE_Q32, None, None, "gap", anchor)
         return Route(SegmentMap([never]), host.fleet, flushed)
+
+    def _sent(self, host: Host, batch: Batch) -> int | None:
+        """When the batch was sent, on the host's clock; None: not said, or far after the last heartbeat."""
+        flushed = batch.header.flushed_ticks
+        newest = host.progress.latest.get(batch.header.producer)
+        if flushed is None or newest is None:
+            return flushed
+        return flushed if flushed - newest <= self.no_reference_s * NS else None
 
     def _unmeasured(self, host: Host, at: int) -> bool:
         """True when a clock without a sample by host time ``at`` will not get one in time."""

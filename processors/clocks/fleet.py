@@ -132,7 +132,7 @@ class FleetClockStep:
         return replace(self.rules, steady_source=True)
 
     def _samples(self, state: FleetState, batch: Batch) -> None:
-        found, bad = exchanges(batch.rows)
+        found, bad = exchanges(batch.rows, batch.header.flushed_ticks)
         state.bad_samples += bad
         me = batch.header.host
         for exchange in found:

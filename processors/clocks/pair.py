@@ -20,6 +20,7 @@ from processors.clocks.hull import Assumptions, Node, bounds
 from processors.clocks.segments import Segment, State
 
 NS = 1_000_000_000
+LONG_CELLS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +189,22 @@ def _gap_end(pair: Pair, last: Node, node: Node, rules: PairRules) -> int:
 
 
 def _cell_end(pair: Pair, rules: PairRules, start: int) -> int:
-    """The next node if it stands within two cells, else one cell on."""
+    """The next node if it stands within two cells, else one cell on.
+
+    Cells grow with the distance from the last node, so that a silence of any length, or a stamp from far away, takes
+    few of them.
+    """
+    cell, before, following = pair.ticks(rules.cell_s), None, None
     for node in pair.nodes:
         if start < node.x:
-            return node.x if node.x - start <= 2 * pair.ticks(rules.cell_s) else start + pair.ticks(rules.cell_s)
-    return start + pair.ticks(rules.cell_s)
+            following = node.x
+            break
+        before = node.x
+    if before is not None and start - before > LONG_CELLS * cell:
+        cell = max(cell, (start - before) // LONG_CELLS * 2)
+    if following is not None and following - start <= 2 * cell:
+        return following
+    return start + cell
 
 
 def _decide(pair: Pair, rules: PairRules, local: int) -> None:

@@ -15,6 +15,8 @@ import pyarrow as pa
 from processors.clocks.hull import Assumptions, Node
 
 NS = 1_000_000_000
+MAX_EXCHANGE_S = 10
+MAX_TIME_S = (1 << 62) // NS
 DISCIPLINED = ("realtime", "boottime", "ptp", "tai")
 """First words of clocks that something steers; MONOTONIC is steered too, MONOTONIC_RAW is not."""
 
@@ -34,8 +36,12 @@ class Exchange:
     remote_hz: int
 
 
-def exchanges(rows: pa.RecordBatch) -> tuple[list[Exchange], int]:
-    """Complete exchanges in row order, and how many rows had an unset or impossible stamp."""
+def exchanges(rows: pa.RecordBatch, sent: int | None = None) -> tuple[list[Exchange], int]:
+    """Complete exchanges in row order, and how many rows had an unset or impossible stamp.
+
+    Impossible: a clock that ran back within the exchange, an exchange of more than 10 s, a time past 146 years, and a
+    stamp of the local clock after ``sent``, its reading when the batch was sent (1 s is allowed).
+    """
     names = ("kind", "local_clock", "remote_host", "remote_clock", "local_before_ticks", "remote_first_ticks",
              "remote_last_ticks", "local_after_ticks", "local_hz", "remote_hz")
     found: list[Exchange] = []
@@ -43,12 +49,24 @@ def exchanges(rows: pa.RecordBatch) -> tuple[list[Exchange], int]:
     for kind, local, host, remote, before, first, last, after, local_hz, remote_hz in _tuples(rows, names):
         if kind != "exchange":
             continue
-        if first is None or after is None or after < before or (last is not None and last < first) or first == 0:
+        if first is None or after is None:
             bad += 1
             continue
-        found.append(Exchange(local, host, remote, before, first, first if last is None else last, after, local_hz,
-                              remote_hz))
+        exchange = Exchange(local, host, remote, before, first, first if last is None else last, after, local_hz,
+                            remote_hz)
+        if first == 0 or not _possible(exchange) or (sent is not None and after > sent + local_hz):
+            bad += 1
+        else:
+            found.append(exchange)
     return found, bad
+
+
+def _possible(exchange: Exchange) -> bool:
+    local, remote = exchange.local_hz, exchange.remote_hz
+    return (0 <= exchange.after - exchange.before <= MAX_EXCHANGE_S * local
+            and 0 <= exchange.last - exchange.first <= MAX_EXCHANGE_S * remote
+            and max(abs(exchange.before), abs(exchange.after)) // local <= MAX_TIME_S
+            and max(abs(exchange.first), abs(exchange.last)) // remote <= MAX_TIME_S)
 
 
 def _tuples(rows: pa.RecordBatch, names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:

@@ -38,9 +38,10 @@ def _present(column: Column, contract: Contract) -> st.SearchStrategy[object]:
     if column.name in (contract.time_column, "start_ticks"):
         return st.integers(0, MAX_FLEET_NS) if column.name.endswith("_ns") else st.integers(MIN_TIME, MAX_TIME)
     if pa.types.is_integer(kind):
-        return INT64 if column.minimum is None else st.integers(column.minimum, (1 << 63) - 1)
+        low = -(1 << 63) if column.minimum is None else column.minimum
+        return st.integers(low, (1 << 63) - 1 if column.maximum is None else column.maximum)
     if pa.types.is_floating(kind):
-        return st.floats(allow_nan=False)
+        return st.floats(allow_nan=False, allow_infinity=False)
     if pa.types.is_boolean(kind):
         return st.booleans()
     if pa.types.is_list(kind):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from fleetscope.contracts import CONTRACTS
 from fleetscope.contracts.batch import Batch, from_rows
 from fleetscope.contracts.codec import MAX_ROWS, decode_header, encode, encode_header, encode_within
-from fleetscope.contracts.raw import COUNTERS, SPANS
+from fleetscope.contracts.raw import CLOCK_SAMPLES, COUNTERS, SPANS
+from fleetscope.errors import RejectedError
 from tests.support.contract_batches import batches, header, plain, read
 
 
@@ -39,13 +40,28 @@ def test_any_header_survives_its_text_form(sequence: int, producer: str, waterma
     assert decode_header(encode_header(original)) == original
 
 
-def test_floats_that_are_no_numbers_come_back_bit_for_bit() -> None:
-    rows = [{"counter": "c", "status": "ok", "time_ticks": 0, "value": v} for v in (math.nan, math.inf, -0.0, None)]
-    back = read(encode(Batch(header(COUNTERS, 4), from_rows(COUNTERS, rows)))).rows.column("value").to_pylist()
-    assert math.isnan(back[0])
-    assert back[1] == math.inf
-    assert math.copysign(1, back[2]) == -1
-    assert back[3] is None
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_floats_that_are_no_numbers_are_refused_by_row(value: float) -> None:
+    rows = [{"counter": "c", "status": "ok", "time_ticks": 0, "value": v} for v in (1.0, None, value)]
+    with pytest.raises(RejectedError, match=r"not_finite: value is .* in row 2"):
+        read(encode(Batch(header(COUNTERS, 3), from_rows(COUNTERS, rows))))
+
+
+def test_minus_zero_and_null_come_back_as_they_were() -> None:
+    rows = [{"counter": "c", "status": "ok", "time_ticks": 0, "value": v} for v in (-0.0, None)]
+    back = read(encode(Batch(header(COUNTERS, 2), from_rows(COUNTERS, rows)))).rows.column("value").to_pylist()
+    assert math.copysign(1, back[0]) == -1
+    assert back[1] is None
+
+
+@pytest.mark.parametrize(("column", "value"), [("remote_first_ticks", 1 << 63), ("local_after_ticks", 1 << 62),
+                                               ("remote_hz", 1 << 41)])
+def test_stamps_and_frequencies_that_would_overflow_are_refused(column: str, value: int) -> None:
+    row = {"kind": "exchange", "local_clock": "monotonic_raw", "remote_clock": "dev0", "local_before_ticks": 1,
+           "remote_first_ticks": 2, "local_after_ticks": 3, "local_hz": 10**9, "remote_hz": 10**9, column: value - 1}
+    rows = [{**row, column: min(value + 1, (1 << 63) - 1)}]
+    with pytest.raises(RejectedError, match=f"absurd_value: {column}"):
+        read(encode(Batch(header(CLOCK_SAMPLES, 1), from_rows(CLOCK_SAMPLES, rows))))
 
 
 def test_columns_without_values_cost_nothing_but_their_name() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from processors.clocks.hull import Node
 from processors.clocks.pair import Pair, PairRules, add_probes, advance, finish
 from processors.clocks.probes import assumptions_for
 from processors.clocks.segments import Segment
@@ -283,3 +284,15 @@ def test_state_survives_a_way_through_plain_values() -> None:
         add_probes(one, probes(clock, random.Random(14), 6, 12), RULES)
     assert again.segments == pair.segments
     assert again.plain() == pair.plain()
+
+
+def test_a_silence_of_centuries_takes_few_pieces() -> None:
+    pair = Pair(10**9)
+    for second in range(4):
+        at = second * 10**9
+        add_probes(pair, [Node(at, at - 400, at + 400, at + 400)], PairRules())
+    advance(pair, 1 << 62, PairRules())
+    taken = pair.take()
+    assert len(taken) < 2_000
+    assert taken[-1].valid_to > 1 << 61
+    assert all(a.valid_to == b.valid_from for a, b in pairwise(taken))

@@ -83,3 +83,23 @@ def test_disciplined_clocks_may_kink_and_free_ones_may_not() -> None:
 
 def test_a_tick_is_rounded_up() -> None:
     assert [tick_ns(hz) for hz in (NS, 100_000_000, 19_200_000)] == [1, 10, 53]
+
+
+@pytest.mark.parametrize("changes", [
+    {"local_after_ticks": 20 * 10**9}, {"remote_last_ticks": 11 * 10**9}, {"remote_first_ticks": 0},
+    {"remote_first_ticks": 1 << 62, "remote_hz": 1_000_000},
+])
+def test_an_exchange_that_cannot_be_is_counted_and_left(changes: dict[str, int]) -> None:
+    row: dict[str, object] = {"kind": "exchange", "local_clock": "monotonic_raw", "remote_clock": "dev0",
+                              "local_before_ticks": 1_000, "remote_first_ticks": 500, "local_after_ticks": 2_000,
+                              "local_hz": 10**9, "remote_hz": 10**9}
+    found, bad = exchanges(from_rows(CLOCK_SAMPLES, [row, {**row, **changes}]))
+    assert (len(found), bad) == (1, 1)
+
+
+def test_a_stamp_of_the_local_clock_after_the_batch_was_sent_is_left() -> None:
+    row: dict[str, object] = {"kind": "exchange", "local_clock": "monotonic_raw", "remote_clock": "dev0",
+                              "local_before_ticks": 5 * 10**9, "remote_first_ticks": 500,
+                              "local_after_ticks": 5 * 10**9 + 100, "local_hz": 10**9, "remote_hz": 10**9}
+    assert exchanges(from_rows(CLOCK_SAMPLES, [row]), sent=10**9) == ([], 1)
+    assert exchanges(from_rows(CLOCK_SAMPLES, [row]), sent=6 * 10**9)[1] == 0
