@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -121,16 +122,21 @@ class Progress:
     """Newest beat's time by producer."""
     watermark: int | None = None
 
-    def take(self, heartbeat: Batch) -> None:
-        """Enter every row of a heartbeat."""
-        header, columns = heartbeat.header, heartbeat.rows.to_pydict()
-        for row in range(len(heartbeat)):
-            made = Beat(header.epoch, columns["time_ticks"][row], columns["batches_total"][row],
-                        columns["rows_total"][row], columns["dropped_rows_total"][row], columns["through_ticks"][row],
-                        columns["closed"][row])
-            self.beat(header.producer, columns["contract"][row], columns["clock"][row], made)
-        if len(heartbeat) and all(columns["closed"]):
-            self._close(header.producer, header.epoch, set(zip(columns["contract"], columns["clock"], strict=True)))
+    def take(self, pieces: Sequence[Batch]) -> None:
+        """Enter every row of a heartbeat, which may have come in pieces."""
+        named: set[tuple[str, str]] = set()
+        closed = True
+        for piece in pieces:
+            columns = piece.rows.to_pydict()
+            for row in range(len(piece)):
+                made = Beat(piece.header.epoch, columns["time_ticks"][row], columns["batches_total"][row],
+                            columns["rows_total"][row], columns["dropped_rows_total"][row],
+                            columns["through_ticks"][row], columns["closed"][row])
+                self.beat(piece.header.producer, columns["contract"][row], columns["clock"][row], made)
+                named.add((columns["contract"][row], columns["clock"][row]))
+                closed = closed and made.closed
+        if named and closed:
+            self._close(pieces[0].header.producer, pieces[0].header.epoch, named)
 
     def beat(self, producer: str, contract: str, clock: str, beat: Beat) -> None:
         """Enter one row of a heartbeat; a new epoch of the producer retires the lanes of the old one."""

@@ -181,9 +181,8 @@ class AlignStep:
                 self._wait(host, part)
                 if header.contract == "heartbeats":
                     host.beats.append(part)
-        if header.sequence not in host.ledger.partial(header.stream):
-            for part in host.beats:  # all kinds a producer speaks of become known together
-                host.progress.take(part)
+        if header.contract == "heartbeats" and header.sequence not in host.ledger.partial(header.stream):
+            host.progress.take(host.beats)  # all kinds a producer speaks of become known together
             host.beats.clear()
 
     def _wait(self, host: Host, batch: Batch) -> None:

@@ -16,7 +16,10 @@ def fill(case: StreamCase, *words: str) -> None:
 
 
 def read_after_another_joined(case: StreamCase, first: Consumer, count: int) -> list[str]:
-    """What ``first`` and a second member get from the rebalance on, until it is ``count`` messages and no more come."""
+    """What ``first`` and a second member get from the rebalance on, until it is ``count`` messages and no more come.
+
+    A broker may rebalance more than once; what is not committed is then read again, so repeats do not count.
+    """
     assigned: list[int] = []
     second = case.consumer(on_assigned=lambda given: assigned.append(len(given)))
     found: list[str] = []
@@ -27,11 +30,11 @@ def read_after_another_joined(case: StreamCase, first: Consumer, count: int) -> 
         found.extend(texts(got))
         quiet[0] = 0 if got else quiet[0] + 1
         return len(first.assignment()) == len(second.assignment()) == PARTITIONS // 2 and (
-            len(found) >= count and quiet[0] > 5)
+            len(set(found)) >= count and quiet[0] > 5)
 
     wait_for(complete, f"{count} messages for two members")
-    assert assigned == [PARTITIONS // 2]
-    return sorted(found)
+    assert set(assigned) == {PARTITIONS // 2}
+    return sorted(set(found))
 
 
 def test_what_was_read_and_not_committed_is_read_again_by_whoever_has_the_partition(case: StreamCase) -> None:

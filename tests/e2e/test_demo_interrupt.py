@@ -29,11 +29,16 @@ def published(folder: Path) -> dict[tuple[str, str], list[tuple[int, int]]]:
     return found
 
 
+def _hears_interrupts() -> None:
+    """A shell starts what runs in its background with SIGINT ignored, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupt_while_it_stores(folder: Path) -> tuple[int, str, str]:
     """A demo that gets SIGINT, as a terminal sends it to the whole group, while it stores."""
     with subprocess.Popen([*COMMAND, "demo", "--no-host", "--json", "--data-dir", str(folder), *FLEET],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-                          start_new_session=True) as demo:
+                          start_new_session=True, preexec_fn=_hears_interrupts) as demo:
         deadline = time.monotonic() + 60
         while sum(1 for _ in (folder / "store").rglob("data.bin")) < 4:
             assert demo.poll() is None, demo.communicate()
