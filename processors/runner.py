@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -86,10 +87,13 @@ class Pipeline:
         self.stream.ensure_topics(TOPICS)
         if self.settings.metrics_port:
             self.metrics.serve(self.settings.metrics_address, self.settings.metrics_port)
-        for name in self.names:
-            make = self._maker(name)
-            # Joined before anything is published: the in-memory stream keeps messages for groups that it knows.
-            slot = Slot(name, make, make())
+        # Joined before anything is published: the in-memory stream keeps messages for groups that it knows. At the same
+        # time, since each asks the broker for its topics.
+        makers = [self._maker(name) for name in self.names]
+        with ThreadPoolExecutor(len(makers) or 1) as pool:
+            units = list(pool.map(lambda make: make(), makers))
+        for name, make, unit in zip(self.names, makers, units, strict=True):
+            slot = Slot(name, make, unit)
             self._slots.append(slot)
             self._threads.append(threading.Thread(target=self._run, args=(slot,), name=name, daemon=True))
         self._threads.append(threading.Thread(target=self._tidy, name="tidy", daemon=True))
