@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
-import zstandard
 
 from fleetscope.contracts.batch import Batch, Header, from_rows
 from fleetscope.contracts.derived import INCIDENTS, VERDICTS
 from fleetscope.contracts.schema import Contract
 from fleetscope.contracts.topics import INCIDENTS_TOPIC, VERDICTS_TOPIC, WINDOWS_TOPIC
 from fleetscope.ledger import Ledger
+from fleetscope.snapshots import dump, load
 from fleetscope.step import Output, TopicPartition
 from processors.bottleneck.incidents import Loss, Watch
 from processors.bottleneck.rules import Rules, verdict
@@ -81,17 +80,11 @@ class BottleneckStep:
         """JSON in a zstd frame."""
         hosts = {name: {"ledger": host.ledger.to_plain(), "watch": asdict(host.watch), "sequences": host.sequences}
                  for name, host in state.items()}
-        text = json.dumps({"step": self.name, "version": VERSION, "hosts": hosts}, sort_keys=True)
-        return bytes(zstandard.ZstdCompressor(level=1).compress(text.encode()))
+        return dump(self.name, VERSION, {"hosts": hosts})
 
     def restore(self, data: bytes) -> State:
         """Raises ValueError for bytes of another step or version."""
-        try:
-            plain = json.loads(zstandard.ZstdDecompressor().decompress(data))
-        except (zstandard.ZstdError, ValueError) as error:
-            raise ValueError(f"{self.name}: no snapshot: {error}") from error
-        if not isinstance(plain, dict) or (plain.get("step"), plain.get("version")) != (self.name, VERSION):
-            raise ValueError(f"{self.name}: the snapshot is not of version {VERSION} of this step")
+        plain = load(data, self.name, VERSION)
         state: State = {}
         for name, host in plain["hosts"].items():
             watch = host["watch"]

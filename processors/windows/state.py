@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import zstandard
-
 from fleetscope.contracts.batch import StreamKey
 from fleetscope.ledger import Ledger
+from fleetscope.snapshots import dump, load
 from fleetscope.step import TopicPartition
 from processors.windows.chunks import Chunk
 from processors.windows.inventory import Device, Entry, Inventory
@@ -141,34 +139,21 @@ def _host(plain: dict[str, Any]) -> Host:
                 ledger=Ledger.from_plain(plain["ledger"]))
 
 
-def dump(plain: dict[str, Any]) -> bytes:
-    """JSON in one zstd frame; equal values give equal bytes."""
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
-    return bytes(zstandard.ZstdCompressor(level=1).compress(text))
-
-
-def load(data: bytes, step: str, version: int, window_ns: int) -> dict[str, Any]:
-    """The value of ``dump``. Raises ValueError for bytes of another step, version or window length."""
-    try:
-        plain = json.loads(zstandard.ZstdDecompressor().decompress(data))
-    except (zstandard.ZstdError, ValueError) as error:
-        raise ValueError(f"{step}: no snapshot: {error}") from error
-    found = (plain.get("step"), plain.get("version"), plain.get("window_ns")) if isinstance(plain, dict) else None
-    if found != (step, version, window_ns):
-        raise ValueError(f"{step}: the snapshot is of {found}, not of {(step, version, window_ns)}")
-    return dict(plain)
-
-
 def snapshot(state: State, window_ns: int) -> bytes:
     """The state without the rows that wait."""
-    return dump({"step": "windows", "version": VERSION, "window_ns": window_ns,
-                 "hosts": {name: _host_plain(host) for name, host in state.hosts.items()},
-                 "next_offset": _positions(state.next_offset), "held": _positions(state.held())})
+    return dump("windows", VERSION, {
+        "window_ns": window_ns, "hosts": {name: _host_plain(host) for name, host in state.hosts.items()},
+        "next_offset": _positions(state.next_offset), "held": _positions(state.held())})
 
 
 def restore(data: bytes, window_ns: int) -> State:
-    """The state of ``snapshot``; rows from the held offsets on are expected to come again."""
-    plain = load(data, "windows", VERSION, window_ns)
+    """The state of ``snapshot``; rows from the held offsets on are expected to come again.
+
+    ValueError for bytes of another step, version or window length.
+    """
+    plain = load(data, "windows", VERSION)
+    if plain["window_ns"] != window_ns:
+        raise ValueError(f"windows: the snapshot is of windows of {plain['window_ns']} ns, not of {window_ns} ns")
 
     def positions(values: Iterable[tuple[str, int, int]]) -> dict[TopicPartition, int]:
         return {TopicPartition(topic, partition): offset for topic, partition, offset in values}
