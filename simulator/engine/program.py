@@ -1,4 +1,4 @@
-"""What one process does next, in the order of its calls, and what each call gives its device.
+"""What one process does next, in order of its calls, and what each gives its device.
 
 A planner (simulator/work) makes programs; the world (simulator/engine) runs them. One entry a call. Times are ns of true
 time; work times are those at full clock with the resource to itself, at its achievable peak.
