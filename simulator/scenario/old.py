@@ -1,4 +1,4 @@
-"""Scenarios: what runs on what, and which faults collection has. Read from TOML, validated with one clear line."""
+"""The scenario of the first simulator: one replica a device, collection faults as shares of batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fleetscope.errors import UsageError
 
-SCENARIOS: Final = Path(__file__).parent / "scenarios"
+SCENARIOS: Final = Path(__file__).parents[1] / "scenarios"
 
 
 class _Part(BaseModel):
