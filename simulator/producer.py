@@ -77,6 +77,8 @@ class Producer:
             tally.dropped_by_producer += dropped
             self.totals[contract].dropped += dropped
             self.totals[contract].unreported += dropped
+            if starts_ns is not None:
+                self._sink.missed(self.host, "dropped", starts_ns[kept:])
             rows, starts_ns = rows.slice(0, kept), None if starts_ns is None else starts_ns[:kept]
         yield from self._split(contract, clock, rows, flush, starts_ns)
 
@@ -110,16 +112,20 @@ class Producer:
         totals.rows += rows.num_rows
         totals.unreported = 0
         publication = Publication(self._topics[contract], message, rows.num_rows, contract, flush.true_ns)
-        yield from self._deliver(publication)
+        yield from self._deliver(publication, starts_ns)
 
-    def _deliver(self, publication: Publication) -> Iterator[Publication]:
+    def _deliver(self, publication: Publication, starts_ns: NDArray[np.int64] | None) -> Iterator[Publication]:
         self._sent += 1
         tally = self._tallies[publication.contract]
         fault = self._fault(publication.contract)
         if fault == "lost":
             tally.lost += publication.rows
+            if starts_ns is not None:
+                self._sink.missed(self.host, "lost", starts_ns)
         elif fault == "corrupt":
             tally.corrupted += publication.rows
+            if starts_ns is not None:
+                self._sink.missed(self.host, "corrupted", starts_ns)
             yield corrupted(publication, int(self._rng.integers(2)))
         else:
             yield publication
