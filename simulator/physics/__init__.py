@@ -1,0 +1,1 @@
+"""What work takes on a machine and on its links: pure functions, no events."""
