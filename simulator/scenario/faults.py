@@ -1,4 +1,4 @@
-"""Faults of the machines themselves, with the times at which they hold. Times are seconds since the start of the run."""
+"""Faults of the machines themselves and when they hold. Times are seconds since the start of the run."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from simulator.scenario.part import Part
 
-Lanes = Literal[1, 2, 4, 8, 12, 16, 32]
-Speed = Literal[2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0]
-"""GT/s of generations 1 to 7."""
+Lanes = Literal[1, 2, 4, 8, 16, 32]
+Speed = Literal[2.5, 5.0, 8.0, 16.0, 32.0, 64.0]
+"""GT/s of generations 1 to 6."""
 
 
 class RootPort(Part):
@@ -43,7 +43,7 @@ class Endpoint(Part):
 
 
 class Pcie(Part):
-    """Links of each host. ``layout`` makes ports for any number of devices; with ``endpoints`` every device is named."""
+    """Links of each host. ``layout`` makes ports for any number of devices; ``endpoints`` name every device instead."""
 
     layout: Literal["direct", "switched"] = Field("direct", description="direct: each device at a root port of its own")
     devices_per_switch: int = Field(4, ge=1, le=64)
