@@ -11,7 +11,11 @@ import pyarrow as pa
 from fleetscope.store.abstract import Store
 from simulator.clocks import RAW, Ints
 
+Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
 _MASK = np.int64(0xFFFF_FFFF)
+_LONGEST = np.int64(1 << 46)
+"""Ticks of a piece that are used backwards: 19 hours of a clock in ns."""
 UNBOUNDED = -1
 """Bound of a piece that has none (a gap)."""
 
@@ -22,7 +26,7 @@ class Mapped:
 
     fleet_ns: Ints
     err_ns: Ints
-    known: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    known: Bools
 
 
 def scale_q32(ticks: Ints, rate_q32: Ints) -> Ints:
@@ -63,6 +67,21 @@ class FleetMap:
         at = np.maximum(piece_of, 0)
         offset = np.where(known, ticks - self._src[at], 0)
         return Mapped(self._dst[at] + scale_q32(offset, self._rate[at]), self._err[at], known)
+
+    def inverse(self, fleet_ns: Ints) -> tuple[Ints, Bools]:
+        """Ticks whose fleet time is ``fleet_ns``, to a tick, by the newest piece that shows it; and where one does."""
+        ticks = np.zeros_like(fleet_ns)
+        known = np.zeros(len(fleet_ns), dtype=np.bool_)
+        begin = self._dst + scale_q32(self._from - self._src, self._rate)
+        length = np.minimum(self._to - self._from, _LONGEST)
+        for piece in range(len(self._src)):
+            away = fleet_ns - begin[piece]
+            here = (away >= 0) & (away < scale_q32(length[piece:piece + 1], self._rate[piece:piece + 1])[0])
+            # Within a piece floating point is exact to far below a tick.
+            passed = np.round(away[here] * (2.0**32 / float(self._rate[piece])))
+            ticks[here] = self._from[piece] + passed.astype(np.int64)
+            known |= here
+        return ticks, known
 
 
 def fleet_map(store: Store, host: str) -> FleetMap:
