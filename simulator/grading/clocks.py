@@ -47,7 +47,9 @@ def device_score(store: Store, truth: Truth, config: FleetConfig) -> Score:
 
 
 def _class(clock: Clock) -> str:
-    return f"{clock.hz / 1e6:g} MHz"
+    bits, grain = getattr(clock, "bits", 64), getattr(clock, "grain", 1)
+    return (f"{clock.hz / 1e6:g} MHz" + (f", {bits} bit" if bits < 64 else "")
+            + (f", {grain} ticks at a time" if grain > 1 else ""))
 
 
 def _joined(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:

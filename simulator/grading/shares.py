@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 
 BIN_NS: Final = 10_000_000
 """Rows are counted in bins of true time this long."""
+_PUBLISHED: Final = frozenset({"lost", "corrupted"})
+"""Fates of rows that are among the published ones too."""
 _TO_STATE: Final = np.zeros((len(NAMES), len(STATE_NAMES)), dtype=np.float64)
 for _code, _name in enumerate(NAMES):
     _TO_STATE[_code, STATE_NAMES.index(STATE_OF[_name])] = 1.0
@@ -103,6 +105,6 @@ def row_counts(truth: Truth, hosts: list[str], until_ns: int) -> dict[str, RowCo
         count(made[batch.host], batch.start_ns)
     for rows in truth.missed():
         count(missed[rows.host], rows.start_ns)
-        if rows.fate == "dropped":  # the others are among the published ones already
+        if rows.fate not in _PUBLISHED:
             count(made[rows.host], rows.start_ns)
     return {host: RowCounts(made[host], missed[host]) for host in hosts}

@@ -75,5 +75,13 @@ def _concerned(pair: Epochs) -> set[Name]:
 
 
 def _begins(clock: Clock, step: ClockStep, tick: int) -> bool:
-    """Whether the source clock shows ``tick`` in the time in which a new epoch after ``step`` must begin."""
-    return clock.at(step.true_ns) - 1 <= tick <= clock.at(step.true_ns + WITHIN_NS)
+    """Whether the source clock shows ``tick`` in the time in which a new epoch after ``step`` must begin.
+
+    Ticks of a counter that wraps are compared as they are on its face; stored ones count on.
+    """
+    begin, end = clock.at(step.true_ns), clock.at(step.true_ns + WITHIN_NS)
+    bits = getattr(clock, "bits", 64)
+    if bits == 64:
+        return begin - 1 <= tick <= end
+    face = (1 << bits) - 1
+    return ((tick - begin + 1) & face) <= ((end - begin + 1) & face)
