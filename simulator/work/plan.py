@@ -57,10 +57,11 @@ class Plan:
     step: int
     at_ns: int
     """Not before this time of truth, on every rank."""
+    demand_ns: int
+    """A request is pending from this time on, at most ``at_ns``; until then the devices idle without demand. No later
+    than the call's time: demand did not stop."""
     programs: tuple[Program, ...]
     """One a rank, in order of the replica's ranks."""
-    demand: bool
-    """False: from the call to ``at_ns`` no request is pending; the devices idle without demand."""
     gauges: Gauges
     """As of ``at_ns`` with programs, as of the call without."""
 

@@ -20,11 +20,11 @@ from simulator.engine.program import Program
 from simulator.machine import Machine
 from simulator.work.arrivals import ArrivalConfig, Lengths, arrivals
 from simulator.work.batcher import Batch, BatchConfig, Batcher, Group
-from simulator.work.hosts import contended
-from simulator.work.layout import Filler, Layout, LayoutBuilder
+from simulator.work.crew import Crew
+from simulator.work.layout import Layout, LayoutBuilder
 from simulator.work.models import CHAT_8B, Transformer
 from simulator.work.operators import KV_BLOCK_TOKENS, all_gather_bytes, all_reduce_bytes
-from simulator.work.plan import IDEAL, WARM_UP_NS, Conditions, Gauges, Plan, Seat
+from simulator.work.plan import WARM_UP_NS, Conditions, Gauges, Plan, Seat
 from simulator.work.table import Message, Table, ring_rounds, table
 from simulator.work.transformer import ON_VECTOR, ROW, ROWS, costs, rank_kv_bytes, rank_weight_bytes
 
@@ -36,7 +36,8 @@ SWAP_COPIES: Final = 8
 MEMORY_SHARE: Final = 0.92
 """Share of device memory for weights and pages; the rest is for activations and the runtime."""
 _AFTER_STEP_NS: Final = 5_000
-_ARRIVALS, _LENGTHS, _STEPS, _RANK = 1, 2, 3, 16
+_ARRIVALS, _LENGTHS = 1, 2
+"""Purposes of random streams."""
 _LAYER: Final = ROWS[1:9]
 
 
@@ -151,11 +152,8 @@ class ServingPlanner:
         self.config = config
         self.ranks = config.ranks
         self.groups = communicators(config)
-        self._seats = tuple(seats)
+        self._crew = Crew(key, seats, self.groups)
         self._first_rank, self._first_group = first_rank, first_group
-        self._rng = np.random.default_rng([*key, _STEPS])
-        self._filler = [Filler(seat.host, np.random.default_rng([*key, _RANK + rank]))
-                        for rank, seat in enumerate(seats)]
         guess = config.speculation
         self.batcher = Batcher(
             config.batch, arrivals(config.arrivals, np.random.default_rng([*key, _ARRIVALS]), start_ns),
@@ -164,7 +162,6 @@ class ServingPlanner:
             acceptance=guess.acceptance if guess else 0.0)
         self._start_ns = start_ns
         self._layouts: dict[_Shape, list[Layout]] = {}
-        self._sequences = np.zeros(len(self.groups), dtype=np.int64)
         self._step = 0
         self._answered = 0
 
@@ -176,13 +173,13 @@ class ServingPlanner:
         self._answered = 0
         batcher.admit(now_ns)
         if not batcher.pending:
-            return Plan(self._step, batcher.next_arrival_ns, (), False, Gauges(kv_used_share=0.0))
+            return Plan(self._step, batcher.next_arrival_ns, batcher.next_arrival_ns, (), Gauges(kv_used_share=0.0))
         batch = batcher.step(self.config.pipeline_stages)
         self._answered = len(batch.finished)
-        programs = self._programs(batch, conditions or (IDEAL,) * self.ranks)
+        programs = self._programs(batch, conditions)
         gauges = Gauges(batch.running, batch.waiting, batch.size, batch.used_blocks / batcher.budget_blocks)
         step, self._step = self._step, self._step + 1
-        return Plan(step, now_ns + _AFTER_STEP_NS, programs, True, gauges)
+        return Plan(step, now_ns + _AFTER_STEP_NS, now_ns, programs, gauges)
 
     # Programs
 
@@ -191,28 +188,16 @@ class ServingPlanner:
                        batch.streamed_tokens > 0, batch.written_tokens > 0)
         if shape not in self._layouts:
             self._layouts[shape] = [self._layout(shape, rank) for rank in range(self.ranks)]
-        layouts = self._layouts[shape]
-        tables: dict[tuple[str, int], Table] = {}
-        request = self._first_rank << 32 | batch.request if batch.request >= 0 else -1
-        made = []
-        for rank, (seat, layout, now) in enumerate(zip(self._seats, layouts, conditions, strict=True)):
+        tables: dict[tuple[int, int], Table] = {}
+        found = []
+        for rank, seat in enumerate(self._crew.seats):
             layers = self.config.layers_of(rank // self.config.tensor_parallel)
-            found = (seat.machine.kind, layers)
-            if found not in tables:
-                tables[found] = self._table(batch, seat.machine, layers)
-            program = self._filler[rank].fill(layout, tables[found], self._sequences, request,
-                                              seat.host_factor * now.host_factor,
-                                              seat.device_factor * now.device_factor)
-            if now.contention > 1:
-                program = contended(program, now.contention, seat.host.slice_ns, self._filler[rank].rng)
-            made.append(program)
-        self._count(layouts)
-        return tuple(made)
-
-    def _count(self, layouts: Sequence[Layout]) -> None:
-        """Every member of a group has passed the same collectives."""
-        for group, members in enumerate(self.groups):
-            self._sequences[group] += layouts[members[0]].collectives[group]
+            kind = (id(seat.machine), layers)
+            if kind not in tables:
+                tables[kind] = self._table(batch, seat.machine, layers)
+            found.append(tables[kind])
+        request = self._first_rank << 32 | batch.request if batch.request >= 0 else -1
+        return self._crew.programs(self._layouts[shape], found, conditions, request)
 
     def _table(self, batch: Batch, machine: Machine, layers: int) -> Table:
         config, model = self.config, self.config.model
@@ -237,7 +222,7 @@ class ServingPlanner:
         return table(machine, rows, copies, messages)
 
     def _layout(self, shape: _Shape, rank: int) -> Layout:
-        return _StageCalls(self.config, shape, self._seats[rank], rank, self.groups, self._first_group).layout()
+        return _StageCalls(self.config, shape, self._crew.seats[rank], rank, self.groups, self._first_group).layout()
 
     @property
     def budget_blocks(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from simulator.engine.program import NONE, Floats, Ints
 from simulator.machine import Machine
 from simulator.physics.lower import Work, lower
-from simulator.physics.roofline import peak_hbm_bytes_per_s, tile_share
+from simulator.physics.roofline import tile_share
 from simulator.physics.sram import GATHER
 from simulator.work.operators import Cost
 
@@ -48,7 +48,8 @@ def needs(kernels: Sequence[Cost], machine: Machine) -> Work:
 
 def table(machine: Machine, kernels: Sequence[Cost], copies: Sequence[int] = (),
           messages: Sequence[Message] = ()) -> Table:
-    """Rows in the order given; ``copies`` in bytes. Copies and collectives pass through device memory once."""
+    """Rows in the order given; ``copies`` in bytes. The engine charges device memory for what copies and
+    collectives move."""
     k, c, n = len(kernels), len(copies), len(messages)
     times = np.zeros((8, k + c + n + 1))
     times[7] = 1.0
@@ -63,7 +64,6 @@ def table(machine: Machine, kernels: Sequence[Cost], copies: Sequence[int] = (),
     moved = [*copies, *(message.link_bytes for message in messages)]
     integers[0, k:-1] = moved
     integers[2, k:-1] = [*copies, *(message.payload_bytes for message in messages)]
-    times[4, k:-1] = np.array(moved, dtype=np.float64) / peak_hbm_bytes_per_s(machine) * 1e9
     times[6, k:-1] = [machine.dma_setup_ns] * c + [machine.fabric_latency_ns * m.rounds for m in messages]
     return Table(times, integers)
 
