@@ -28,6 +28,8 @@ class Machine(BaseModel):
     source: str = Field("", description="where the figures come from")
     published_peaks: bool = Field(True, description="false: inventory does not state peaks; analysis calibrates them")
 
+    hidden_counters: tuple[str, ...] = Field((), strict=False, description="counters (simulator.counters) it lacks")
+
     matrix_flops_per_s: float = Field(ge=1e9, le=1e18)
     vector_flops_per_s: float = Field(ge=1e8, le=1e18)
     matrix_achievable: float = Field(0.7, gt=0, le=1)
@@ -68,6 +70,7 @@ class Machine(BaseModel):
     pcie_lanes: int = Field(8, description="1, 2, 4, 8, 16 or 32")
     pcie_mps_bytes: int = Field(256, ge=128, le=4_096, description="payload of one packet at most")
     pcie_mrrs_bytes: int = Field(512, ge=128, le=4_096, description="bytes one read request asks for at most")
+    pcie_idle_gt_s: float = Field(0.0, ge=0, description="speed the link falls to while idle, to save power; 0: none")
 
     clock_mhz: float = Field(gt=0, le=20_000, description="full clock")
     clock_min_mhz: float = Field(gt=0)
@@ -97,6 +100,8 @@ def _contradictions(machine: Machine) -> list[tuple[str, str]]:
     checks = [
         (m.pcie_gt_s in SPEEDS_GT_S, "pcie_gt_s", f"no PCIe generation runs at {m.pcie_gt_s:g} GT/s, known are "
          + ", ".join(f"{s:g}" for s in SPEEDS_GT_S)),
+        (m.pcie_idle_gt_s == 0 or m.pcie_idle_gt_s in SPEEDS_GT_S, "pcie_idle_gt_s",
+         f"no PCIe generation runs at {m.pcie_idle_gt_s:g} GT/s"),
         (m.pcie_lanes in LANES, "pcie_lanes", f"a link has {', '.join(map(str, LANES))} lanes, not {m.pcie_lanes}"),
         (m.clock_min_mhz <= m.clock_mhz, "clock_min_mhz",
          f"{m.clock_min_mhz:g} MHz is above the full clock of {m.clock_mhz:g} MHz (clock_mhz)"),
@@ -147,7 +152,8 @@ def parse_machine(values: Mapping[str, object], where: str, source: str = "") ->
     try:
         return Machine.model_validate(dict(values))
     except ValidationError as error:
-        first = error.errors()[0]
+        found = error.errors()  # a misspelt key says more than the required one it leaves out
+        first = next((entry for entry in found if entry["type"] == "extra_forbidden"), found[0])
         reason = first["msg"].removeprefix("Value error, ")
         if first["loc"]:
             key = ".".join(str(part) for part in first["loc"])

@@ -101,6 +101,14 @@ class Lowered:
     conflict_cycles: Ints
     """Cycles at full clock by which conflicts lengthen the on-chip accesses."""
 
+    memory_stall_ns: Ints
+    """Engines wait for device memory, spills apart."""
+    spill_stall_ns: Ints
+
+    def quantities(self) -> Ints:
+        """(kernels, QUANTITIES): what counters count of each."""
+        return np.stack([getattr(self, name) for name in QUANTITIES], axis=1)
+
     def columns(self) -> dict[str, Floats | Ints]:
         """Columns of `simulator.engine.program.program`."""
         return {name: getattr(self, name) for name in PROGRAM_COLUMNS}
@@ -108,6 +116,8 @@ class Lowered:
 
 PROGRAM_COLUMNS: Final = ("matrix_ns", "vector_ns", "sram_ns", "conflict", "noc_ns", "hbm_ns", "spill_ns", "fixed_ns",
                           "flops", "bytes")
+QUANTITIES: Final = ("read_bytes", "write_bytes", "spill_bytes", "row_hits", "row_misses", "turnarounds",
+                     "peak_channel_bytes", "conflict_cycles", "memory_stall_ns", "spill_stall_ns")
 
 
 def lower(needs: Work, machine: Machine) -> Lowered:
@@ -120,8 +130,10 @@ def lower(needs: Work, machine: Machine) -> Lowered:
     spill = _spill_traffic(spilled, machine)
     sram_ns = needs.sram_bytes / machine.sram_bytes_per_s * 1e9
     degree = conflict(needs.stride_words, machine.sram_banks)
-    read, write = _whole(moved.read_bytes) + _whole(spill.read_bytes), _whole(moved.write_bytes) + _whole(
-        spill.write_bytes)
+    read = _whole(moved.read_bytes) + _whole(spill.read_bytes)
+    write = _whole(moved.write_bytes) + _whole(spill.write_bytes)
+    stall_ns = np.maximum(moved.ns + spill.ns - np.maximum(matrix_ns, vector_ns), 0.0)
+    spill_part = spill.ns / np.maximum(moved.ns + spill.ns, 1e-9)
     return Lowered(
         matrix_ns, vector_ns, sram_ns, degree,
         noc_ns=(read + write) / machine.noc_bytes_per_s * 1e9,
@@ -133,7 +145,8 @@ def lower(needs: Work, machine: Machine) -> Lowered:
         row_hits=_whole(moved.row_hits + spill.row_hits), row_misses=_whole(moved.row_misses + spill.row_misses),
         turnarounds=_whole(moved.turnarounds + spill.turnarounds),
         peak_channel_bytes=_whole(moved.peak_channel_bytes + spill.peak_channel_bytes),
-        conflict_cycles=_whole(sram_ns * (degree - 1.0) * machine.clock_mhz / 1e3))
+        conflict_cycles=_whole(sram_ns * (degree - 1.0) * machine.clock_mhz / 1e3),
+        memory_stall_ns=_whole(stall_ns * (1.0 - spill_part)), spill_stall_ns=_whole(stall_ns * spill_part))
 
 
 def _spill_traffic(spilled: Floats, machine: Machine) -> Traffic:

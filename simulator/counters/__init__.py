@@ -1,0 +1,1 @@
+"""What the counters of simulated devices and hosts show of what ran."""

@@ -1,0 +1,129 @@
+"""What ran on a device, as its counters count it: amounts that grow while an op runs, exact once it has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.engine.program import COLLECTIVE, COPY_IN, COPY_OUT, MATRIX_TRACK, QUEUES
+from simulator.physics.lower import QUANTITIES
+from simulator.physics.pcie import Link, wire_bytes
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+LINK_QUANTITIES: Final = ("rx_bytes", "tx_bytes", "rx_wire_bytes", "tx_wire_bytes", "fabric_bytes")
+COLUMNS: Final = (*QUANTITIES, *LINK_QUANTITIES)
+COLUMN: Final = {name: column for column, name in enumerate(COLUMNS)}
+ACTIVE: Final = ("matrix", "vector", "pcie_h2d", "pcie_d2h", "collective")
+"""Instances of counter ``engine_active``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ops:
+    """Ops of one device, one entry each, ``[start, end)`` ns of true time. Those of one queue do not overlap."""
+
+    start: Ints
+    end: Ints
+    queue: Ints
+    active: Ints
+    """Index in `ACTIVE`."""
+    amounts: Ints
+    """(ops, COLUMNS)."""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, index: Bools | Ints) -> Ops:
+        """The ops of a mask or index."""
+        return Ops(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def join(self, other: Ops) -> Ops:
+        """Both."""
+        return Ops(*(np.concatenate([getattr(self, field.name), getattr(other, field.name)])
+                     for field in fields(self)))
+
+
+def no_ops() -> Ops:
+    """None at all."""
+    none = np.zeros(0, np.int64)
+    return Ops(none, none, none, none, np.zeros((0, len(COLUMNS)), np.int64))
+
+
+def ops(start: Ints, end: Ints, queue: Ints, flags: Ints, link_bytes: Ints, quantities: Ints, link: Link) -> Ops:
+    """Ops from the columns of the engine's records, and the (ops, QUANTITIES) of their kernels (0 for transfers).
+
+    ``link_bytes``: payload of copies and collectives; what it is for kernels does not matter.
+    """
+    amounts = np.zeros((len(start), len(COLUMNS)), np.int64)
+    amounts[:, :len(QUANTITIES)] = quantities
+    h2d = np.where(queue == COPY_IN, link_bytes, 0)
+    d2h = np.where(queue == COPY_OUT, link_bytes, 0)
+    received, sent = wire_bytes(h2d, d2h, link)
+    fabric = np.where(queue == COLLECTIVE, link_bytes, 0)
+    for name, values in zip(LINK_QUANTITIES, (h2d, d2h, received, sent, fabric), strict=True):
+        amounts[:, COLUMN[name]] = values
+    kernel = np.where(flags & MATRIX_TRACK, 0, 1)
+    return Ops(start, end, queue, np.where(queue >= COPY_IN, queue, kernel), amounts)
+
+
+class Ledger:
+    """Quantities of the kernels that programs gave a device, until their records come back.
+
+    Queues serve in order, so the n-th record of a queue is of the n-th op given to it.
+    """
+
+    def __init__(self) -> None:
+        none = np.zeros((0, len(QUANTITIES)), np.int64)
+        self._given = [none for _ in range(QUEUES)]
+
+    def give(self, queue: Ints, quantities: Ints) -> None:
+        """Ops of a program in the order of its launches: their queues and (ops, QUANTITIES)."""
+        for code in range(QUEUES):
+            mine = queue == code
+            if mine.any():
+                self._given[code] = np.concatenate([self._given[code], quantities[mine]])
+
+    def take(self, queue: Ints) -> Ints:
+        """Quantities of records in the order they ended; raises ValueError where more ended than were given."""
+        result = np.zeros((len(queue), len(QUANTITIES)), np.int64)
+        for code in range(QUEUES):
+            mine = np.flatnonzero(queue == code)
+            if len(mine) > len(self._given[code]):
+                raise ValueError(f"{len(mine)} ops of queue {code} ended, {len(self._given[code])} were given")
+            result[mine] = self._given[code][:len(mine)]
+            self._given[code] = self._given[code][len(mine):]
+        return result
+
+    def clear(self) -> None:
+        """Forget what was given: the device was reset."""
+        self._given = [given[:0] for given in self._given]
+
+
+def totals_at(at: Ints, found: Ops) -> Ints:
+    """(times, COLUMNS) that ops had amounted to by each time; those under way by their share of time, rounded down."""
+    order = np.argsort(found.end, kind="stable")
+    summed = np.concatenate([np.zeros((1, len(COLUMNS)), np.int64), np.cumsum(found.amounts[order], axis=0)])
+    result = summed[np.searchsorted(found.end[order], at, side="right")]
+    for queue in range(QUEUES):
+        mine = found.take(found.queue == queue)
+        if not len(mine):
+            continue
+        mine = mine.take(np.argsort(mine.start, kind="stable"))
+        latest = np.searchsorted(mine.start, at, side="left") - 1
+        running = np.flatnonzero((latest >= 0) & (mine.end[latest] > at))
+        op = latest[running]
+        share = (at[running] - mine.start[op]) / (mine.end[op] - mine.start[op])
+        result[running] += np.floor(mine.amounts[op] * share[:, None]).astype(np.int64)
+    return np.asarray(result)
+
+
+def busy_ns(low: int, high: int, found: Ops) -> Ints:
+    """Time in ``[low, high)`` with an op of each of `ACTIVE`, at most all of it where ops of two queues overlap."""
+    covered = np.maximum(np.minimum(found.end, high) - np.maximum(found.start, low), 0)
+    summed = np.zeros(len(ACTIVE), np.int64)
+    np.add.at(summed, found.active, covered)
+    return np.minimum(summed, high - low)
