@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from fleetscope.errors import UsageError
 from simulator.work.arrivals import Arrivals, Lengths
 from simulator.work.operators import KV_BLOCK_TOKENS, causal_pairs
+
+_HOST_BLOCKS: Final = 16_384
+"""Pages the host keeps of one request: 262,144 tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +129,9 @@ class Batcher:
             self._start_running()
 
     @property
-    def used_blocks(self) -> int:
-        """Pages in device memory, of at most ``budget_blocks``."""
-        return min(self.budget_blocks, sum(request.blocks for request in self.running))
+    def held_blocks(self) -> int:
+        """Pages of running requests: in device memory, and with ``stream`` those beyond its budget on the host."""
+        return sum(request.blocks for request in self.running)
 
     @property
     def next_arrival_ns(self) -> int:
@@ -161,7 +164,7 @@ class Batcher:
         elif not self._prefill(batch):
             self._decode(batch, micro_batches, self._make_room(batch))
         batch.running, batch.waiting = len(self.running), len(self.waiting) + len(self.swapped)
-        batch.used_blocks = self.used_blocks
+        batch.used_blocks = min(self.budget_blocks, self.held_blocks)
         if self._config.kv == "stream":
             self._streams(batch)
         batch.finished = [request.number for request in self.running if request.made >= request.output]
@@ -172,7 +175,8 @@ class Batcher:
 
     def _request(self) -> Request:
         self._numbers += 1
-        most = self.budget_blocks * KV_BLOCK_TOKENS - self._drafted - 1  # what the server can hold of one request
+        pages = self.budget_blocks if self._config.kv == "swap" else _HOST_BLOCKS
+        most = pages * KV_BLOCK_TOKENS - self._drafted - 1  # what the server can hold of one request
         prompt = min(self._lengths[0].draw(self._rng), max(1, most // 2))
         return Request(self._numbers, prompt, min(self._lengths[1].draw(self._rng), most - prompt))
 
@@ -186,7 +190,7 @@ class Batcher:
             self._numbers -= 1
 
     def _fits(self, blocks: int) -> bool:
-        return self._config.kv == "stream" or self.used_blocks + blocks <= self.budget_blocks
+        return self._config.kv == "stream" or self.held_blocks + blocks <= self.budget_blocks
 
     # Parts of a step
 
@@ -215,41 +219,42 @@ class Batcher:
 
     def _chunked(self, batch: Batch, micro_batches: int) -> None:
         """Decodes first; the rest of the token budget goes to prompts in order of arrival."""
-        decoding = self._make_room(batch)
-        self._decode(batch, micro_batches, decoding)
+        self._decode(batch, micro_batches, self._make_room(batch))
         left = self._config.token_budget - sum(group.tokens for group in batch.groups)
         prompts = [request for request in self.running if request.cached < request.prompt]
-        while left > 0:
-            if prompts:
-                request = prompts.pop(0)
-            elif self.waiting and not self.swapped and len(self.running) < self._config.max_batch:
-                request = self.waiting.popleft()
-                self.running.append(request)
-            else:
-                return
-            left -= self._chunk(batch, request, left)
-            if not self._advanced:
-                return
+        while left > 0 and (request := self._next_prompt(prompts)) is not None:
+            tokens = self._chunk(batch, request, left)
+            if not tokens:
+                break
+            left -= tokens
+        if not batch.groups:  # prompts hold all pages, and none can grow
+            self._preempt(batch)
+            self._chunked(batch, micro_batches)
 
-    _advanced = False
+    def _next_prompt(self, prompts: list[Request]) -> Request | None:
+        """The next request with a prompt to compute; one that waits starts to run."""
+        if prompts:
+            return prompts.pop(0)
+        if not self.waiting or self.swapped or len(self.running) >= self._config.max_batch:
+            return None
+        self.running.append(self.waiting.popleft())
+        return self.running[-1]
 
     def _chunk(self, batch: Batch, request: Request, left: int) -> int:
         """Up to ``left`` tokens of a prompt, as many as pages are free; returns their number."""
         room = left
         if self._config.kv == "swap":
-            free = self.budget_blocks - self.used_blocks + request.blocks
+            free = self.budget_blocks - self.held_blocks + request.blocks
             room = min(left, free * KV_BLOCK_TOKENS - request.cached - 1)
         tokens = min(room, request.prompt - request.cached)
-        self._advanced = tokens > 0
-        if not self._advanced:
+        if tokens <= 0:
             return 0
         request.cached += tokens
         last = request.cached == request.prompt
         request.made += last
-        group = min(batch.groups, key=lambda g: g.tokens) if batch.groups else Group()
         if not batch.groups:
-            batch.groups.append(group)
-        group.add(tokens, request.cached, int(last))
+            batch.groups.append(Group())
+        min(batch.groups, key=lambda group: group.tokens).add(tokens, request.cached, int(last))
         batch.size += 1
         return tokens
 
@@ -260,10 +265,14 @@ class Batcher:
             need = sum(-(-(r.cached + (grow if r.cached >= r.prompt else 0)) // KV_BLOCK_TOKENS) for r in self.running)
             if need <= self.budget_blocks or len(self.running) == 1:
                 break
-            victim = self.running.pop()
-            self.swapped.appendleft(victim)
-            batch.blocks_out += victim.blocks
+            self._preempt(batch)
         return [request for request in self.running if request.cached >= request.prompt]
+
+    def _preempt(self, batch: Batch) -> None:
+        """The latest request gives its pages to the host; it is the first to come back."""
+        victim = self.running.pop()
+        self.swapped.appendleft(victim)
+        batch.blocks_out += victim.blocks
 
     def _decode(self, batch: Batch, micro_batches: int, decoding: Sequence[Request]) -> None:
         queries = 1 + self._drafted
@@ -286,7 +295,7 @@ class Batcher:
         return count
 
     def _streams(self, batch: Batch) -> None:
-        total = sum(request.blocks for request in self.running)
+        total = self.held_blocks
         excess = max(0, total - self.budget_blocks)
         if excess:
             batch.streamed_tokens = excess * KV_BLOCK_TOKENS
