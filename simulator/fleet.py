@@ -10,6 +10,8 @@ import numpy as np
 
 from fleetscope.errors import UsageError
 from simulator.clocks import NS, HostClocks, host_clocks
+from simulator.faults.plan import HostPlan, host_plan, impossible, refuse
+from simulator.faults.truth import planned_truth
 from simulator.host import CHUNK_NS, SimulatedHost
 from simulator.producer import Publication
 from simulator.scenario import Scenario
@@ -43,6 +45,8 @@ class FleetConfig:
             raise UsageError(f"seed is {self.seed}, must not be negative")
         if not 0 <= self.start_unix_ns < 7_000_000_000 * NS:
             raise UsageError(f"start is {self.start_unix_ns} ns since 1970, must be before the year 2190")
+        scenario = self.scenario
+        refuse(impossible(scenario.clocks, scenario.collection, self.hosts, self.devices, self.seconds), scenario.name)
 
     @property
     def host_names(self) -> list[str]:
@@ -54,9 +58,15 @@ class FleetConfig:
         """Epoch of each host's producers, in order."""
         return [int(np.random.default_rng([self.seed, 3, index]).integers(1, 1 << 40)) for index in range(self.hosts)]
 
+    def plan(self, host: int) -> HostPlan:
+        """What is planned for one host, the same every time."""
+        scenario = self.scenario
+        return host_plan(scenario.clocks, scenario.collection, host, self.devices, self.seconds, self.seed)
+
     def clocks(self, host: int) -> HostClocks:
         """The clocks of one host, the same every time."""
-        return host_clocks(self.seed, host, self.devices, self.start_unix_ns, self.scenario.device.tick_hz)
+        return host_clocks(self.seed, host, self.devices, self.start_unix_ns, self.scenario.device.tick_hz,
+                           self.scenario.clocks, self.plan(host))
 
     def plain(self) -> dict[str, object]:
         """The configuration as plain data."""
@@ -77,6 +87,8 @@ class Fleet:
         config = self.config
         clocks = [config.clocks(index) for index in range(config.hosts)]
         hosts = [self._host(index, clocks) for index in range(config.hosts)]
+        for index, name in enumerate(config.host_names):
+            planned_truth(name, clocks[index], config.plan(index), self._sink)
         end_ns = round((config.seconds + config.drain_seconds) * NS)
         flush_ns = 0
         while True:
@@ -96,4 +108,4 @@ class Fleet:
         peers = sorted({(index + 1) % config.hosts, 0} - {index})  # the ring, and everyone to the first
         return SimulatedHost(names[index], index, clocks[index], {names[peer]: clocks[peer].raw for peer in peers},
                              config.epochs[index], config.scenario, config.seed, round(config.seconds * NS),
-                             self.tallies, self._sink)
+                             self.tallies, self._sink, config.plan(index))

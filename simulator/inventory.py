@@ -19,7 +19,7 @@ def inventory_rows(scenario: Scenario, clocks: HostClocks, tau_ns: int) -> pa.Re
     """Everything the host has, read at τ on its reference clock."""
     rows = [*_host(scenario), *_counters()]
     for clock in clocks.devices:
-        rows += _device(scenario, clock.name, clock.hz)
+        rows += _device(scenario, clock.name, clock.hz, clock.bits)
         rows += _link(scenario, clock.name)
     ticks = clocks.raw.at(tau_ns)
     return from_rows(INVENTORY, [{"time_ticks": ticks, **row} for row in rows])
@@ -46,12 +46,13 @@ def _host(scenario: Scenario) -> Iterator[Row]:
     yield _row("software", "model", "name", scenario.model.name)
 
 
-def _device(scenario: Scenario, device: str, hz: int) -> Iterator[Row]:
+def _device(scenario: Scenario, device: str, hz: int, bits: int) -> Iterator[Row]:
     spec = scenario.device
     yield _row("device", device, "kind", spec.kind)
     yield _row("device", device, "memory_bytes", spec.memory_bytes, "B")
     yield _row("device", device, "clock_mhz", spec.clock_mhz, "MHz")
     yield _row("clock", device, "hz", hz, "ticks/s", device)
+    yield _row("clock", device, "bits", bits, "bits", device)
     yield _row("peak", device, "flops_per_s", spec.flops_per_s, "flop/s")
     yield _row("peak", device, "vector_flops_per_s", spec.vector_flops_per_s, "flop/s")
     yield _row("peak", device, "memory_bytes_per_s", spec.memory_bytes_per_s, "B/s")

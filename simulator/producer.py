@@ -1,36 +1,24 @@
-"""A simulated producer: numbers, encodes and counts its batches, and suffers the scenario's collection faults."""
+"""A simulated producer: numbers, encodes and counts its batches; what its rings and its way out do to them."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from fleetscope.contracts.batch import Batch, Header
-from fleetscope.contracts.codec import MAX_MESSAGE_BYTES, MAX_ROWS, Encoded, encode
-from simulator.scenario import Faults
+from fleetscope.contracts.codec import MAX_MESSAGE_BYTES, MAX_ROWS, encode
+from simulator.faults.plan import FLUSH_NS, RAW, HostPlan
+from simulator.faults.ring import RingBuffer
+from simulator.faults.settings import Collection
+from simulator.faults.timeline import Ints
+from simulator.faults.transit import FAULTY, Publication, Transit, corrupted
 from simulator.truth import Sink, SpanStarts, Tally
 
-FAULTY: Final = frozenset({"spans", "counters"})
-"""Contracts whose batches suffer faults."""
-_ECHO_AFTER: Final = 5
-"""A redelivered message comes again after this many other messages of its producer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """A message for ``topic`` (without prefix), published at true time ``flushed_ns``."""
-
-    topic: str
-    message: Encoded
-    rows: int
-    contract: str
-    flushed_ns: int
+__all__ = ["FAULTY", "Flush", "Producer", "Publication", "Totals", "corrupted"]
 
 
 @dataclass(slots=True)
@@ -52,48 +40,103 @@ class Flush:
 
 
 class Producer:
-    """One (producer, epoch). Sequences are gap-free per contract; ``topics`` says where each contract goes."""
+    """Producer ``name`` of a host. Sequences of an epoch are gap-free per contract; ``topics``: where each one goes."""
 
-    def __init__(self, host: str, name: str, epoch: int, topics: Mapping[str, str], faults: Faults,
-                 rng: np.random.Generator, tallies: dict[str, Tally], sink: Sink) -> None:
+    def __init__(self, host: str, name: str, epoch: int, topics: Mapping[str, str], collection: Collection,
+                 rng: np.random.Generator, tallies: dict[str, Tally], sink: Sink,
+                 plan: HostPlan | None = None) -> None:
         self.host, self.name, self.epoch = host, name, epoch
         self._topics = topics
-        self._faults = faults
+        self._collection = collection
+        self._plan = plan or HostPlan()
         self._rng = rng
         self._tallies = tallies
         self._sink = sink
-        self._echoes: deque[tuple[int, Publication]] = deque()
-        self._sent = 0
+        self._transit = Transit(host, collection, self._plan, rng, tallies, sink)
+        self._rings: dict[str, RingBuffer] = {}
+        self._overruns: dict[str, tuple[int, int]] = {}
+        """By clock: from when to when its ring has been running over."""
         self.totals: dict[str, Totals] = defaultdict(Totals)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether messages are still on their way."""
+        return self._transit.waiting
+
+    def restart(self, epoch: int) -> None:
+        """A new process: it counts and numbers from 0, its rings are empty."""
+        self.epoch = epoch
+        self.totals = defaultdict(Totals)
+        self._rings.clear()
+
     def publish(self, contract: str, clock: str, rows: pa.RecordBatch, flush: Flush,
-                starts_ns: NDArray[np.int64] | None = None) -> Iterator[Publication]:
+                starts_ns: Ints | None = None) -> Iterator[Publication]:
         """Messages of ``rows``, split to the limits; ``starts_ns`` are the true starts of spans."""
-        tally = self._tallies.setdefault(contract, Tally())
+        tally = self._tally(contract)
         tally.produced += rows.num_rows
-        kept = self._kept(contract, rows.num_rows)
+        kept = min(self._kept(contract, rows.num_rows), self._admitted(contract, clock, rows.num_rows, flush))
         if kept < rows.num_rows:
             dropped = rows.num_rows - kept
             tally.dropped_by_producer += dropped
             self.totals[contract].dropped += dropped
             self.totals[contract].unreported += dropped
             if starts_ns is not None:
-                self._sink.missed(self.host, "dropped", starts_ns[kept:])
-            rows, starts_ns = rows.slice(0, kept), None if starts_ns is None else starts_ns[:kept]
+                # The newest do not fit. Rows stay in the order in which they are published.
+                order = np.argsort(starts_ns, kind="stable")
+                self._sink.missed(self.host, "dropped", starts_ns[order[kept:]])
+                chosen = np.sort(order[:kept])
+                rows, starts_ns = rows.take(pa.array(chosen)), starts_ns[chosen]
+            else:
+                rows = rows.slice(0, kept)
         yield from self._split(contract, clock, rows, flush, starts_ns)
 
-    def drain(self) -> Iterator[Publication]:
-        """Redeliveries that have not come yet."""
-        while self._echoes:
-            yield self._echoes.popleft()[1]
+    def unrecorded(self, contract: str, rows: int, starts_ns: Ints | None = None) -> None:
+        """Rows that came to be and of which nobody outside will ever know."""
+        self._tally(contract).unrecorded += rows
+        if starts_ns is not None and len(starts_ns):
+            self._sink.missed(self.host, "unrecorded", starts_ns)
+
+    def due(self, now_ns: int) -> Iterator[Publication]:
+        """Messages that were held up until now."""
+        return self._transit.due(now_ns)
+
+    def drain(self, now_ns: int) -> Iterator[Publication]:
+        """Messages that have not come yet; the truth of overruns that last to the end."""
+        for clock in list(self._overruns):
+            self._end_overrun(clock)
+        return self._transit.rest(now_ns)
+
+    def _tally(self, contract: str) -> Tally:
+        return self._tallies.setdefault(contract, Tally())
 
     def _kept(self, contract: str, rows: int) -> int:
-        if contract not in FAULTY or self._rng.random() >= self._faults.dropping_share:
+        if contract not in FAULTY or self._rng.random() >= self._collection.dropping_share:
             return rows
-        return rows - int(rows * self._faults.dropped_rows_share)
+        return rows - int(rows * self._collection.dropped_rows_share)
+
+    def _admitted(self, contract: str, clock: str, rows: int, flush: Flush) -> int:
+        """Rows of spans for which the clock's ring has room."""
+        if self._collection.ring is None or contract != "spans":
+            return rows
+        ring = self._rings.get(clock)
+        if ring is None:
+            ring = self._rings[clock] = RingBuffer(self._collection.ring, self._plan.stalls)
+        kept = ring.admit(rows, flush.true_ns)
+        begin, end = self._overruns.get(clock, (0, 0))
+        if kept < rows:
+            if end < flush.true_ns - FLUSH_NS:
+                self._end_overrun(clock)
+                begin = flush.true_ns - FLUSH_NS
+            self._overruns[clock] = (begin, flush.true_ns)
+        return kept
+
+    def _end_overrun(self, clock: str) -> None:
+        begin, end = self._overruns.pop(clock, (0, 0))
+        if end:
+            self._sink.incident("data_loss", self.host, None if clock == RAW else clock, begin, end)
 
     def _split(self, contract: str, clock: str, rows: pa.RecordBatch, flush: Flush,
-               starts_ns: NDArray[np.int64] | None) -> Iterator[Publication]:
+               starts_ns: Ints | None) -> Iterator[Publication]:
         totals = self.totals[contract]
         message = None
         if rows.num_rows <= MAX_ROWS:
@@ -112,44 +155,4 @@ class Producer:
         totals.rows += rows.num_rows
         totals.unreported = 0
         publication = Publication(self._topics[contract], message, rows.num_rows, contract, flush.true_ns)
-        yield from self._deliver(publication, starts_ns)
-
-    def _deliver(self, publication: Publication, starts_ns: NDArray[np.int64] | None) -> Iterator[Publication]:
-        self._sent += 1
-        tally = self._tallies[publication.contract]
-        fault = self._fault(publication.contract)
-        if fault == "lost":
-            tally.lost += publication.rows
-            if starts_ns is not None:
-                self._sink.missed(self.host, "lost", starts_ns)
-        elif fault == "corrupt":
-            tally.corrupted += publication.rows
-            if starts_ns is not None:
-                self._sink.missed(self.host, "corrupted", starts_ns)
-            yield corrupted(publication, int(self._rng.integers(2)))
-        else:
-            yield publication
-        if fault == "redelivered":
-            tally.redelivered += publication.rows
-            self._echoes.append((self._sent + _ECHO_AFTER, publication))
-        while self._echoes and self._echoes[0][0] <= self._sent:
-            yield self._echoes.popleft()[1]
-
-    def _fault(self, contract: str) -> str:
-        if contract not in FAULTY or not self._faults.any:
-            return ""
-        draw = float(self._rng.random())
-        for name, share in (("lost", self._faults.lost_share), ("corrupt", self._faults.corrupt_share),
-                            ("redelivered", self._faults.redelivered_share)):
-            if draw < share:
-                return name
-            draw -= share
-        return ""
-
-
-def corrupted(publication: Publication, way: int) -> Publication:
-    """The message damaged so that no decoder can take it: cut short (0) or with its first bytes overwritten (1)."""
-    old = publication.message
-    value = old.value[:len(old.value) * 2 // 3] if way == 0 else b"\xde\xad\xbe\xef" + old.value[4:]
-    return Publication(publication.topic, Encoded(old.key, value, old.headers), publication.rows,
-                       publication.contract, publication.flushed_ns)
+        yield from self._transit.send(publication, starts_ns)

@@ -90,7 +90,7 @@ def span_rows(spans: Spans, clock: Clock, job: str, team: str, device: str | Non
         "track": _symbols(spans.track, TRACKS),
         "name": _symbols(spans.name, NAMES),
         "start_ticks": pa.array(start),
-        "duration_ticks": pa.array(clock.read(spans.end) - start),
+        "duration_ticks": pa.array(clock.passed(start, clock.read(spans.end))),
         "correlation_id": _integers(spans.correlation),
         "stream": _symbols(spans.stream, STREAMS),
         "wait_ids": _waits(spans.wait),

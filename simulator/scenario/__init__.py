@@ -2,7 +2,6 @@
 
 from simulator.scenario.old import (
     Device,
-    Faults,
     Host,
     Link,
     Model,
@@ -13,5 +12,5 @@ from simulator.scenario.old import (
     scenario_names,
 )
 
-__all__ = ["Device", "Faults", "Host", "Link", "Model", "Requests", "Scenario", "Swap", "load_scenario",
+__all__ = ["Device", "Host", "Link", "Model", "Requests", "Scenario", "Swap", "load_scenario",
            "scenario_names"]

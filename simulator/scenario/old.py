@@ -9,6 +9,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fleetscope.errors import UsageError
+from simulator.faults.settings import Clocks, Collection
 
 SCENARIOS: Final = Path(__file__).parents[1] / "scenarios"
 
@@ -88,21 +89,6 @@ class Swap(_Part):
     copies: int = Field(8, ge=1, le=1_024)
 
 
-class Faults(_Part):
-    """Collection faults of span and counter batches, as shares of batches (0..1)."""
-
-    lost_share: float = Field(0.0, ge=0, le=1)
-    redelivered_share: float = Field(0.0, ge=0, le=1)
-    corrupt_share: float = Field(0.0, ge=0, le=1)
-    dropping_share: float = Field(0.0, ge=0, le=1, description="batches that lose rows at the source")
-    dropped_rows_share: float = Field(0.1, ge=0, lt=1, description="rows such a batch loses")
-
-    @property
-    def any(self) -> bool:
-        """Whether anything can go wrong."""
-        return max(self.lost_share, self.redelivered_share, self.corrupt_share, self.dropping_share) > 0
-
-
 class Scenario(_Part):
     """One scenario; every part has defaults (the `serving` scenario)."""
 
@@ -115,7 +101,8 @@ class Scenario(_Part):
     link: Link = Link()
     host: Host = Host()
     swap: Swap = Swap()
-    faults: Faults = Faults()
+    clocks: Clocks = Clocks()
+    collection: Collection = Collection()
 
 
 def scenario_names() -> list[str]:

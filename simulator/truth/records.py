@@ -9,18 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-Fate = Literal["dropped", "lost", "corrupted"]
-"""dropped at the source, lost on the way, or damaged so that no decoder takes it."""
+Fate = Literal["dropped", "lost", "corrupted", "unrecorded"]
+"""dropped at the source, lost on the way, damaged so that no decoder takes it, or never counted by anybody."""
 
 @dataclass(slots=True)
 class Tally:
-    """Rows of one contract. ``produced`` includes dropped, lost and corrupted ones; ``redelivered`` are repeats."""
+    """Rows of one contract. ``produced`` includes dropped, lost and corrupted ones; ``redelivered`` are repeats.
+
+    ``late`` rows were delivered after others that were published later. ``unrecorded`` rows are not in ``produced``:
+    they came to be while no agent recorded them, or went down with it before anything about them left the host.
+    """
 
     produced: int = 0
     dropped_by_producer: int = 0
     lost: int = 0
     corrupted: int = 0
     redelivered: int = 0
+    late: int = 0
+    unrecorded: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,20 @@ from fleetscope.contracts.batch import from_rows
 from fleetscope.contracts.codec import MAX_ROWS, decode
 from fleetscope.contracts.raw import COUNTERS
 from fleetscope.errors import RejectedError
+from simulator.faults.settings import Collection
 from simulator.fleet import Fleet
 from simulator.producer import Flush, Producer, corrupted
-from simulator.scenario import Faults, load_scenario
+from simulator.scenario import load_scenario
 from simulator.truth import NoSink, Tally, Truth, TruthSink
 from tests.unit.simulator.fleets import config, run
 
-HARSH = Faults(lost_share=0.1, redelivered_share=0.2, corrupt_share=0.1, dropping_share=0.2, dropped_rows_share=0.25)
-
+HARSH = Collection(lost_share=0.1, redelivered_share=0.2, corrupt_share=0.1, dropping_share=0.2,
+                   dropped_rows_share=0.25)
 
 
 def test_every_produced_row_is_delivered_once_or_counted_as_what_happened_to_it() -> None:
     settings = config()
-    scenario = load_scenario("serving").model_copy(update={"faults": HARSH})
+    scenario = load_scenario("serving").model_copy(update={"collection": HARSH})
     fleet = Fleet(type(settings)(2, 2, 2.0, 5, settings.start_unix_ns, scenario, 1.0))
     seen: Counter[tuple[str, int]] = Counter()
     rows, rejected = 0, 0
@@ -67,7 +68,7 @@ def test_a_corrupted_message_is_always_rejected(way: int) -> None:
             decode(message.key, message.value, message.headers)
 
 
-def producer(tallies: dict[str, Tally], faults: Faults, folder: Path | None = None) -> Producer:
+def producer(tallies: dict[str, Tally], faults: Collection, folder: Path | None = None) -> Producer:
     return Producer("h", "h/agent", 1, {"counters": "raw.counters"}, faults, np.random.default_rng(1), tallies,
                     TruthSink(folder) if folder else NoSink())
 
@@ -78,7 +79,7 @@ def readings(count: int) -> pa.RecordBatch:
 
 def test_a_batch_over_the_row_limit_is_split_with_own_sequences() -> None:
     tallies: dict[str, Tally] = {}
-    publications = list(producer(tallies, Faults()).publish("counters", "c", readings(MAX_ROWS + 10), Flush(0, 0)))
+    publications = list(producer(tallies, Collection()).publish("counters", "c", readings(MAX_ROWS + 10), Flush(0, 0)))
     parts = [decode(p.message.key, p.message.value, p.message.headers) for p in publications]
     assert [part.header.sequence for part in parts] == [0, 1]
     assert sum(len(part) for part in parts) == MAX_ROWS + 10 == tallies["counters"].produced
@@ -87,7 +88,7 @@ def test_a_batch_over_the_row_limit_is_split_with_own_sequences() -> None:
 
 def test_rows_dropped_at_the_source_stand_in_the_header_and_in_the_totals() -> None:
     tallies: dict[str, Tally] = {}
-    agent = producer(tallies, Faults(dropping_share=1.0, dropped_rows_share=0.25))
+    agent = producer(tallies, Collection(dropping_share=1.0, dropped_rows_share=0.25))
     publication, = agent.publish("counters", "c", readings(100), Flush(0, 0))
     batch = decode(publication.message.key, publication.message.value, publication.message.headers)
     assert (len(batch), batch.header.dropped_rows, agent.totals["counters"].dropped) == (75, 25, 25)

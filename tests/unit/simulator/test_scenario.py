@@ -27,7 +27,7 @@ def test_a_scenario_is_read_from_a_path_and_keeps_the_defaults_it_does_not_name(
     ("[link]\nwidth_lanes = 0\n", r"mine.toml: link.width_lanes: .*greater than or equal to 1"),
     ("[links]\n", r"mine.toml: links: Extra inputs"),
     ("[requests]\nper_s = 'many'\n", r"mine.toml: requests.per_s: .*number"),
-    ("[faults]\nlost_share = 1.5\n", r"mine.toml: faults.lost_share: .*less than or equal to 1"),
+    ("[collection]\nlost_share = 1.5\n", r"mine.toml: collection.lost_share: .*less than or equal to 1"),
     ("link = {\n", r"mine.toml: .*line 1"),
     ("\xff", r"mine.toml: "),
 ])

@@ -11,7 +11,7 @@ import pytest
 
 from fleetscope.errors import UsageError
 from simulator.causes import CODE, NAMES
-from simulator.scenario import Faults
+from simulator.faults.settings import Collection
 from simulator.truth import Change, ClockStep, Incident, SpanStarts, Tally, Truth, TruthSink
 from tests.unit.simulator.fleets import config, run
 
@@ -80,9 +80,9 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> N
 
 
 def test_rows_that_nobody_can_decode_are_the_missed_ones(tmp_path: Path) -> None:
-    faults = Faults(lost_share=0.2, corrupt_share=0.2, dropping_share=0.3)
+    collection = Collection(lost_share=0.2, corrupt_share=0.2, dropping_share=0.3)
     settings = config(seconds=1.0)
-    scenario = settings.scenario.model_copy(update={"faults": faults})
+    scenario = settings.scenario.model_copy(update={"collection": collection})
     run(replace(settings, scenario=scenario), TruthSink(tmp_path))
     truth = Truth.load(tmp_path)
     by_fate = dict.fromkeys(("dropped", "lost", "corrupted"), 0)
