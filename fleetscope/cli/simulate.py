@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fleetscope.cli.common import JsonOption, console, print_json, settings
+from fleetscope.cli.stores import ClickHouseOption, DataDirChoice
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -58,9 +59,23 @@ def simulate(
     start: Annotated[str | None, typer.Option(help="Time it plays at: ISO 8601 or Unix seconds; else now.")] = None,
     truth: Annotated[Path | None, typer.Option(help="Folder for the ground truth.")] = None,
     real_time: Annotated[bool, typer.Option("--real-time", help="Publish no faster than the fleet would.")] = False,
+    history: Annotated[Path | None, typer.Option(help="Weeks of windows as this .toml says.")] = None,
+    clickhouse: ClickHouseOption = None,
+    data_dir: DataDirChoice = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Simulate a fleet that serves language models, with every clock on its own."""
+    """Simulate a fleet that serves language models, with every clock on its own.
+
+    With --history FILE no events are simulated: weeks of windows, hourly figures and deployments go to --out as Parquet
+    files, or into the store of --data-dir or --clickhouse. Size and scenario stand in the file; --seed, --start and
+    --truth hold as without.
+    """
+    if history is not None:
+        from fleetscope.cli.simulate_history import simulate_history
+
+        start_ns = None if start is None else parse_start(start, 0)
+        simulate_history(history, out, truth, seed, start_ns, clickhouse, data_dir, as_json)
+        return
     from simulator.fleet import Fleet, FleetConfig
     from simulator.scenario import load_scenario
     from simulator.truth import TruthSink
