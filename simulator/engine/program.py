@@ -1,13 +1,13 @@
 """What one process does next, in order of its calls, and what each gives its device.
 
-A planner (simulator/work) makes programs; the world (simulator/engine) runs them. One entry a call. Times are ns of true
-time; work times are those at full clock with the resource to itself, at its achievable peak.
+A planner (simulator/work) makes programs; the world (simulator/engine) runs them. One entry a call. Times are ns of
+true time; work times are those at full clock with the resource to itself, at its achievable peak.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +104,7 @@ _DEFAULTS: Final = {"kind": LAUNCH, "gap_ns": 0, "call_ns": 0, "driver_ns": 0, "
 
 def program(count: int, **columns: Ints | Floats | int | float) -> Program:
     """A program of ``count`` calls; a number holds for every call, a column left out has its neutral value."""
-    values = {}
+    values: dict[str, Any] = {}
     for name in COLUMNS:
         dtype = np.float64 if name in FLOAT_COLUMNS else np.int64
         value = columns.get(name, _DEFAULTS.get(name, 0.0 if name in FLOAT_COLUMNS else NONE))
