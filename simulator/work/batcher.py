@@ -182,8 +182,9 @@ class Batcher:
 
     def _start_running(self) -> None:
         request = self._request()
-        request.made = int(self._rng.integers(0, request.output))
-        request.cached = request.prompt + request.made
+        request.output = max(2, request.output)
+        request.made = int(self._rng.integers(1, request.output))
+        request.cached = request.prompt + request.made - 1
         if self._fits(request.blocks + 1):
             self.running.append(request)
         else:

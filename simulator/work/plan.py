@@ -76,4 +76,7 @@ class Planner(Protocol):
     ``first_group``."""
 
     def plan(self, now_ns: int, conditions: tuple[Conditions, ...] = ()) -> Plan:
-        """The step after the last. ``now_ns``: all ranks have ended their last; ``conditions``: one a rank, or none."""
+        """The step after the last. ``now_ns``: all ranks have ended their last; ``conditions``: one a rank, or none.
+
+        Ranks that share a step end it together: its last collective has all of them.
+        """

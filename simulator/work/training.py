@@ -43,6 +43,8 @@ class TrainingConfig:
     """Of each sequence."""
     load_ns: int = 2_000_000
     """The host prepares a batch, each step."""
+    prefetch: bool = True
+    """While the device works on the batch before; else the device waits for it."""
     overlap: bool = True
     """Gradients are reduced during backward; else after it."""
 
@@ -91,19 +93,19 @@ class TrainingPlanner:
         rows: list[Cost] = [*forward, *(backward(cost) for cost in forward), loss, optimizer_step(model.weights)]
         layer, ends = 2 * model.layer_weights, 2 * model.vocab * model.hidden
         messages = [Message(all_reduce_bytes(size, self.ranks), size, ring_rounds(self.ranks))
-                    for size in (layer, ends)]
+                    for size in (layer, ends, 4)]
         return table(seat.machine, rows, [8 * tokens, 4], messages)
 
     def _layout(self, host: HostCosts, first_group: int, *, remote_numa: bool) -> Layout:
         calls = LayoutBuilder(host, len(self.groups), first_group, remote_numa=remote_numa)
         layers = self.config.model.layers
-        calls.work("load_batch", self.config.load_ns, "host_input")
+        if not self.config.prefetch:
+            calls.work("load_batch", self.config.load_ns, "host_input")
         ready = calls.copy("inputs_h2d", _INPUT)
         for name in ("embedding", *(_LAYER * layers), "final_norm", "lm_head"):
             calls.kernel(name, ROW[name], matrix=name not in ON_VECTOR, wait=ready)
             ready = -1
-        done = calls.kernel("loss", _LOSS, matrix=False)
-        calls.copy("outputs_d2h", _OUTPUT, out=True, wait=done)
+        calls.kernel("loss", _LOSS, matrix=False)
         late: list[int] = []
         ready = self._backward(calls, ("lm_head", "final_norm"), _GRADIENTS + 1, late)
         for _ in range(layers):
@@ -113,7 +115,12 @@ class TrainingPlanner:
             ready = self._reduce(calls, _GRADIENTS + 1, len(calls) - 1)
         for row in late:
             ready = self._reduce(calls, row, -1)
-        calls.kernel("adam_update", _UPDATE, matrix=False, wait=ready)
+        done = calls.kernel("adam_update", _UPDATE, matrix=False, wait=ready)
+        if self.groups:  # mean of the loss, which the host reads
+            done = calls.collective("all_reduce", _GRADIENTS + 2, 0, wait=done)
+        calls.copy("outputs_d2h", _OUTPUT, out=True, wait=done)
+        if self.config.prefetch:
+            calls.work("load_batch", self.config.load_ns, "host_input")
         calls.sync()
         return calls.build()
 
