@@ -169,7 +169,7 @@ class DeviceCounters:
         ends = np.concatenate([series.time_ns, [0]])[period]
         share = np.where(period < len(waited), 1.0 - (ends - edges) / PERIOD_NS, 0.0)
         part = np.concatenate([waited, [0.0]])[period] * np.clip(share, 0.0, 1.0)
-        return np.floor(summed[period] + part).astype(np.int64)
+        return np.asarray(np.floor(summed[period] + part).astype(np.int64))
 
     def _dma_waited(self, series: Series) -> Floats:
         rate = peak_hbm_bytes_per_s(self._machine) / 1e9

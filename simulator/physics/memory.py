@@ -11,7 +11,8 @@ row, C channels, and runs of L bytes that start at multiples of a:
 - S runs at once take turns piece by piece: a row is found closed because another run opened one in its bank with
   probability 1 − (1 − 1/B)^(S − 1), B banks
 - time of a channel: data at its achievable rate, or its row misses, ``hbm_miss_overlap`` at a time, whichever is
-  longer; and 2 turnarounds for each batch of the rarer of reads and writes
+  longer (within 4 % of a controller that picks the first visit that can start of 32); and 2 turnarounds for each batch
+  of the rarer of reads and writes
 - with a skew, the busiest channel decides: max/mean times the mean's time
 """
 
@@ -77,17 +78,22 @@ def traffic(read_bytes: Floats, write_bytes: Floats, pattern: Pattern, machine: 
 def _side(useful: Floats, pattern: Pattern, machine: Machine) -> tuple[Floats, Floats]:
     """Bytes moved and row misses for the useful bytes of one direction."""
     granule, piece = float(machine.hbm_granule_bytes), float(machine.hbm_interleave_bytes)
-    align = np.minimum(np.where(pattern.align_bytes > 0, pattern.align_bytes, granule), granule)
+    align = np.where(pattern.align_bytes > 0, pattern.align_bytes, granule)
     whole = (pattern.run_bytes <= 0) | (pattern.run_bytes > useful)
     run = np.where(whole, useful, pattern.run_bytes)
     runs = useful / np.maximum(run, 1.0)
-    length = np.ceil(run / align) * align
-    moved = runs * (length + granule - align) * (useful > 0)
-    pieces = (length + piece - align) / piece
+    moved = runs * _units(run, align, granule) * granule * (useful > 0)
+    pieces = _units(run, align, piece)
     rows = rows_opened(pieces, machine.hbm_channels, machine.hbm_row_bytes / piece)
     closed = 1.0 - _untouched(pattern.streams, machine.hbm_banks)
     misses = runs * (rows + (pieces - rows) * closed) * (useful > 0)
     return moved, np.minimum(misses, moved / granule)
+
+
+def _units(run: Floats, align: Floats, unit: float) -> Floats:
+    """Units of a size that a run touches on average when it starts at any multiple of its alignment."""
+    step = np.minimum(align, unit)
+    return (np.ceil(run / step) * step + unit - step) / unit
 
 
 def _untouched(streams: Floats, banks: int) -> Floats:
