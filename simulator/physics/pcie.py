@@ -32,8 +32,6 @@ PROTOCOL_SHARE: Final = 0.095
 """Acknowledgements, flow control and skips; measured systems lie between 0.076 and 0.10."""
 ROUND_TRIP_NS: Final = 900.0
 """Read of host memory through a root complex of a server, unloaded."""
-ASPM_L0S_EXIT_NS: Final = 1_000.0
-ASPM_L1_EXIT_NS: Final = 16_000.0
 RETRAIN_NS: Final = 10_000_000.0
 """Recovery that changes speed or width: no packet passes."""
 
