@@ -16,9 +16,10 @@ PACKAGES := fleetscope ingest processors simulator views grafana
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+ACCURACY_ARGS ?=
 FUZZ_SECONDS ?= 600
 
-.PHONY: help setup demo test check lint types arch bench fuzz env up down clean
+.PHONY: help setup demo test check lint types arch bench accuracy fuzz env up down clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
@@ -48,6 +49,9 @@ arch: $(VENV)/.dev ## who may import whom (import-linter)
 
 bench: $(VENV)/.dev ## measure; writes bench/results/latest.json
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+accuracy: $(VENV)/.dev ## grade every scenario against its ground truth; writes docs/accuracy.md (ACCURACY_ARGS="--seeds 7")
+	@$(BIN)/python -m bench.accuracy $(ACCURACY_ARGS)
 
 fuzz: $(VENV)/.dev ## damaged messages against the codec for FUZZ_SECONDS
 	@$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS)

@@ -24,9 +24,9 @@ def register(app: typer.Typer) -> None:
 def score(
     scenario: Annotated[str, typer.Option(help="Name of a scenario, or a .toml file.")] = "serving",
     seed: Annotated[int, typer.Option(help="Same scenario, seed, size and start: same rows.")] = 1,
-    seconds: Annotated[float, typer.Option(help="Length of the simulated workload.")] = 20.0,
-    hosts: Annotated[int, typer.Option(help="Simulated hosts.")] = 3,
-    devices: Annotated[int, typer.Option(help="Devices on each simulated host.")] = 2,
+    seconds: Annotated[float | None, typer.Option(help="Length of the workload; else the scenario's.")] = None,
+    hosts: Annotated[int | None, typer.Option(help="Simulated hosts; else the scenario's.")] = None,
+    devices: Annotated[int | None, typer.Option(help="Devices on each host; else the scenario's.")] = None,
     start: Annotated[str, typer.Option(help="Time it plays at: ISO 8601 or Unix seconds.")] = START,
     data_dir: Annotated[Path | None, typer.Option(
         "--data-dir", help="Folder for store and truth, kept afterwards; replaced if a demo or score made it.")] = None,
@@ -56,13 +56,18 @@ def score(
         raise typer.Exit(1)
 
 
-def _run(folder: Path, scenario: str, seed: int, seconds: float, hosts: int, devices: int, start: str,
-         as_json: bool) -> bool:
+def _run(folder: Path, scenario: str, seed: int, seconds: float | None, hosts: int | None, devices: int | None,
+         start: str, as_json: bool) -> bool:
     from fleetscope.cli.demo_run import Demo
     from fleetscope.cli.score_summary import print_score
+    from simulator.scenario import load_scenario
 
-    run = Demo.plan(seconds=seconds, hosts=hosts, devices=devices, scenario=scenario, seed=seed, start=start,
-                    with_host=False, data_dir=folder, kafka=None, clickhouse=None)
+    size = getattr(load_scenario(scenario), "fleet", None)
+    own = (20.0, 3, 2) if size is None else (size.seconds, size.hosts, size.devices)
+    length, some, each = (given if given is not None else stated
+                          for given, stated in zip((seconds, hosts, devices), own, strict=True))
+    run = Demo.plan(seconds=float(length), hosts=int(some), devices=int(each), scenario=scenario, seed=seed,
+                    start=start, with_host=False, data_dir=folder, kafka=None, clickhouse=None)
     with run.opened() as store:
         result = run.execute(store)
     if as_json:

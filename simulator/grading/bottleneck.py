@@ -68,14 +68,14 @@ def bottleneck_score(given: Given, causes: list[Causes], times: dict[str, HostTi
         _device(sums, given, _before(device, until_ns), times[device.host], rows[device.host], silences)
     scored = score(sums.pairs)
     compared = max(sums.compared, 1)
-    by_state = {name: round(float(error) / compared, 6) for name, error in zip(STATE_NAMES, sums.error, strict=True)
-                if error > 0}
+    means = {name: round(float(error) / compared, 6) for name, error in zip(STATE_NAMES, sums.error, strict=True)}
     some = sums.compared > 0
     return {
         "macro_f1": scored.macro_f1, "accuracy": scored.accuracy, "confusion": scored.confusion,
         "share_mae": float(sums.error.mean()) / compared if some else None, "insufficient_data": sums.withheld,
         "windows": sums.graded, "insufficient_data_wrong": sums.withheld_wrongly, "low_coverage": sums.low_coverage,
-        "misplaced_share": sums.misplaced / compared if some else None, "share_mae_by_state": by_state,
+        "misplaced_share": sums.misplaced / compared if some else None,
+        "share_mae_by_state": {name: error for name, error in means.items() if error},
         "per_cause": scored.per_cause, "slot_cut_share_max": sums.cut,
     }
 

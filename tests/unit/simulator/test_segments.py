@@ -38,3 +38,20 @@ def test_a_gap_has_no_bound() -> None:
 
 def test_without_pieces_nothing_is_known() -> None:
     assert not fleet().apply(np.arange(5, dtype=np.int64)).known.any()
+
+
+@given(st.integers(0, 99), st.integers(ONE // 2, 2 * ONE))
+def test_backwards_through_a_map_gives_the_tick_again(tick: int, rate: int) -> None:
+    pieces = fleet((1, 1, 0, 50, 0, 1_000, rate, 7), (1, 2, 50, 100, 50, 1_000 + (50 * rate >> 32), rate, 7))
+    at = pieces.apply(np.array([tick], dtype=np.int64)).fleet_ns
+    back, known = pieces.inverse(at)
+    assert known.all() or rate < ONE  # a slow map shows some fleet times at the end of a piece only
+    if known.all():
+        assert abs(int(back[0]) - tick) <= 2
+
+
+def test_a_map_that_jumps_does_not_close_and_one_that_shows_a_time_never_says_so() -> None:
+    overlapping = fleet((1, 1, 0, 50, 0, 1_000, ONE, 7), (1, 1, 50, 100, 50, 1_040, ONE, 7))
+    back, known = overlapping.inverse(np.array([1_045, 2_000], dtype=np.int64))
+    assert known.tolist() == [True, False]
+    assert back[0] == 55  # the later piece; the first one showed 1 045 at tick 45
