@@ -86,18 +86,22 @@ class Program:
     """Stated in the span: payload of a copy, device memory traffic of a kernel; NONE: not stated."""
     request: Ints
     """Code of the request served; NONE: none or several."""
+    quantities: Ints | None = None
+    """(n, physics.lower.QUANTITIES): what counters count of each call's op; the core passes it by. None: not known."""
 
     def __len__(self) -> int:
         return len(self.kind)
 
     def __post_init__(self) -> None:
-        lengths = {len(getattr(self, field.name)) for field in fields(self)}
+        lengths = {len(getattr(self, name)) for name in COLUMNS}
+        if self.quantities is not None:
+            lengths.add(len(self.quantities))
         if len(lengths) != 1:
             raise ValueError(f"columns of a program have lengths {sorted(lengths)}")
 
 
 FLOAT_COLUMNS: Final = ("matrix_ns", "vector_ns", "sram_ns", "conflict", "noc_ns", "hbm_ns", "spill_ns", "fixed_ns")
-COLUMNS: Final = tuple(field.name for field in fields(Program))
+COLUMNS: Final = tuple(field.name for field in fields(Program) if field.name != "quantities")
 _DEFAULTS: Final = {"kind": LAUNCH, "gap_ns": 0, "call_ns": 0, "driver_ns": 0, "flags": 0, "conflict": 1.0,
                     "link_bytes": 0}
 

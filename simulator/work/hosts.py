@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fleetscope.errors import UsageError
 from simulator.causes import CODE
-from simulator.engine.program import NONE, WORK, Ints, Program
+from simulator.engine.program import COLUMNS, NONE, WORK, Ints, Program
 
 _BITS: Final = 16
 ONE: Final = 1 << _BITS
@@ -102,14 +102,15 @@ def contended(program: Program, contention: float, slice_ns: int, rng: np.random
         return program
     before = np.searchsorted(edges, np.sort(rng.integers(0, edges[-1], count)), side="right")
     lengths = rng.exponential(slice_ns, count).astype(np.int64) + 1
-    columns = {f.name: np.insert(getattr(program, f.name), before, _IDLE.get(f.name, 0)) for f in fields(Program)}
+    columns = {name: np.insert(getattr(program, name), before, _IDLE.get(name, 0)) for name in COLUMNS}
     at = before + np.arange(count)
     columns["call_ns"][at] = lengths
     # a call moves by the number of slices inserted at or before it
     moved = np.arange(len(program)) + np.searchsorted(before, np.arange(len(program)), side="right")
     waits = columns["wait"]
     columns["wait"] = np.where(waits == NONE, NONE, moved[np.maximum(waits, 0)])
-    return Program(**columns)
+    counted = program.quantities
+    return Program(**columns, quantities=None if counted is None else np.insert(counted, before, 0, axis=0))
 
 
 _IDLE: Final = {"kind": WORK, "cause": CODE["host_contention"], "api": NONE, "name": NONE, "queue": NONE, "wait": NONE,

@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.engine.program import NONE, Floats, Ints
 from simulator.machine import Machine
-from simulator.physics.lower import Work, lower
+from simulator.physics.lower import QUANTITIES, Work, lower
 from simulator.physics.roofline import tile_share
 from simulator.physics.sram import GATHER
 from simulator.work.operators import Cost
@@ -24,6 +24,8 @@ class Table:
     """(8, rows): matrix, vector, sram, noc, hbm, spill, fixed ns; last the conflict factor."""
     integers: Ints
     """(3, rows): link bytes, stated flops, stated bytes."""
+    quantities: Ints
+    """(rows, QUANTITIES): what counters count of kernels; 0 for all else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +57,19 @@ def table(machine: Machine, kernels: Sequence[Cost], copies: Sequence[int] = (),
     times[7] = 1.0
     integers = np.full((3, k + c + n + 1), NONE, dtype=np.int64)
     integers[0] = 0
+    quantities = np.zeros((k + c + n + 1, len(QUANTITIES)), dtype=np.int64)
     if k:
         low = lower(needs(kernels, machine), machine)
         for row, column in enumerate((low.matrix_ns, low.vector_ns, low.sram_ns, low.noc_ns, low.hbm_ns, low.spill_ns,
                                       low.fixed_ns, low.conflict)):
             times[row, :k] = column
         integers[1, :k], integers[2, :k] = low.flops, low.bytes
+        quantities[:k] = low.quantities()
     moved = [*copies, *(message.link_bytes for message in messages)]
     integers[0, k:-1] = moved
     integers[2, k:-1] = [*copies, *(message.payload_bytes for message in messages)]
     times[6, k:-1] = [machine.dma_setup_ns] * c + [machine.fabric_latency_ns * m.rounds for m in messages]
-    return Table(times, integers)
+    return Table(times, integers, quantities)
 
 
 def ring_rounds(ranks: int) -> int:
