@@ -69,7 +69,6 @@ class CpuContention(Timed):
 
     kind: Literal["cpu_contention"]
     share: float = Field(0.5, gt=0, lt=1, description="of the time in which a thread is ready but does not run")
-    quantum_ms: float = Field(3.0, gt=0, description="length of one wait for the processor")
 
 
 class Straggler(Timed):
@@ -79,13 +78,7 @@ class Straggler(Timed):
     slowdown: float = Field(1.5, gt=1, le=100)
 
 
-class DeviceVanish(Timed):
-    """The device drops off the bus: its work stops and nothing of it is collected."""
-
-    kind: Literal["device_vanish"]
-
-
 PhysicalFault = Annotated[
-    LinkDowngrade | LinkRetraining | Replays | ThermalThrottle | PowerCap | NoisyNeighbour | CpuContention | Straggler
-    | DeviceVanish, Field(discriminator="kind")]
+    LinkDowngrade | LinkRetraining | Replays | ThermalThrottle | PowerCap | NoisyNeighbour | CpuContention | Straggler,
+    Field(discriminator="kind")]
 """Tables ``[[faults]]`` by their ``kind``."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
+from simulator.scenario.machines import MachineChoice
 from simulator.scenario.part import Part
 from simulator.scenario.pcie import Pcie
 
@@ -15,7 +16,7 @@ class Group(Part):
 
     hosts: int = Field(ge=1, le=10_000)
     devices: int | None = Field(None, ge=1, le=64, description="None: as the fleet")
-    machine: dict[str, Any] | None = Field(None, description="kind and overrides; None: the scenario's machine")
+    machine: MachineChoice | None = Field(None, description="None: the scenario's machine")
     pcie: Pcie | None = None
 
 
@@ -25,6 +26,8 @@ class FleetPart(Part):
     hosts: int = Field(2, ge=1, le=10_000)
     devices: int = Field(4, ge=1, le=64)
     seconds: float = Field(20.0, gt=0)
+    network_gbit_s: float = Field(200.0, gt=0, le=100_000, description="between hosts, each, one direction")
+    network_latency_us: float = Field(8.0, ge=0, le=1e6, description="added to each collective across hosts")
     groups: tuple[Group, ...] = ()
 
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from simulator.machine import LANES, SPEEDS_GT_S
 from simulator.scenario.part import Part
 
-Lanes = Literal[1, 2, 4, 8, 16, 32]
-Speed = Literal[2.5, 5.0, 8.0, 16.0, 32.0, 64.0]
+
+def _lanes(value: int) -> int:
+    if value not in LANES:
+        raise ValueError(f"a link has {', '.join(map(str, LANES))} lanes, not {value}")
+    return value
+
+
+def _speed(value: float) -> float:
+    if value not in SPEEDS_GT_S:
+        raise ValueError(f"no PCIe generation runs at {value:g} GT/s, known are "
+                         f"{', '.join(f'{speed:g}' for speed in SPEEDS_GT_S)}")
+    return value
+
+
+Lanes = Annotated[int, AfterValidator(_lanes)]
+Speed = Annotated[float, AfterValidator(_speed)]
 """GT/s of generations 1 to 6."""
 
 

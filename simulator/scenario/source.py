@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -28,9 +29,16 @@ class Source:
         first = error.errors()[0]
         reason = first["msg"].removeprefix("Value error, ")
         path = (*prefix, *_within(values, tuple(first["loc"])))
+        if first["type"] == "value_error":
+            path, reason = _led(first["input"], path, reason)
         if first["type"] == "extra_forbidden":
             reason = "there is no such key"
-        elif first["type"] not in ("missing", "value_error", "union_tag_not_found"):
+        elif first["type"] == "union_tag_invalid":
+            path, reason = (*path, "kind"), f"there is no kind {first['ctx']['tag']!r}; known are " \
+                                            f"{first['ctx']['expected_tags']}"
+        elif first["type"] == "union_tag_not_found":
+            reason = "needs kind"
+        elif first["type"] not in ("missing", "value_error"):
             reason = f"{reason} (given: {first['input']!r})" if len(repr(first["input"])) < 80 else reason
         return self.error(path, reason)
 
@@ -51,7 +59,20 @@ def _within(values: object, loc: Path) -> Path:
             isinstance(values, list | tuple) and isinstance(part, int) and part < len(values)
         if inside:
             values = values[part]  # type: ignore[index]
-        elif place < len(loc) - 1:
+        elif place < len(loc) - 1 or (isinstance(values, dict) and part == values.get("kind")):
             continue
         path = (*path, part)
     return path
+
+
+def _led(values: object, path: Path, reason: str) -> tuple[Path, str]:
+    """Keys that lead a reason (``batch: max_batch: is at least 1``) belong to the path; names of sections fall away."""
+    key, colon, rest = reason.partition(": ")
+    while colon and re.fullmatch(r"[a-z_]+", key):
+        if isinstance(values, dict) and key in values:
+            path, values = (*path, key), values[key]
+        elif not re.match(r"[a-z_]+: ", rest):
+            break
+        reason = rest
+        key, colon, rest = reason.partition(": ")
+    return path, reason

@@ -88,8 +88,7 @@ def _laid_out(pcie: Pcie, devices: int, gt_s: float, lanes: int) \
     count = -(-devices // each)
     nodes = [index * pcie.numa_nodes // count for index in range(count)]
     speed, width = (pcie.uplink_gt_s, pcie.uplink_lanes) if pcie.layout == "switched" else (gt_s, lanes)
-    ports = tuple(RootPort.model_construct(name=f"rp{i}", numa=node, gt_s=speed, lanes=width)
-                  for i, node in enumerate(nodes))
+    ports = tuple(RootPort(name=f"rp{i}", numa=node, gt_s=speed, lanes=width) for i, node in enumerate(nodes))
     if pcie.layout == "direct":
         return ports, (), tuple(Endpoint(device=d, upstream=f"rp{d}") for d in range(devices))
     switches = tuple(Switch(name=f"sw{i}", upstream=f"rp{i}", gt_s=pcie.uplink_gt_s, lanes=pcie.uplink_lanes)
@@ -100,11 +99,12 @@ def _laid_out(pcie: Pcie, devices: int, gt_s: float, lanes: int) \
 def _check_names(ports: tuple[RootPort, ...], switches: tuple[Switch, ...], ends: tuple[Endpoint, ...],
                  devices: int) -> None:
     seen: set[str] = set()
-    for key, nodes in (("root_ports", ports), ("switches", switches)):
-        for index, node in enumerate(nodes):
-            if node.name in seen:
-                raise TopologyError((key, index, "name"), f"there are two ports called {node.name}")
-            seen.add(node.name)
+    named = [("root_ports", index, port.name) for index, port in enumerate(ports)]
+    named += [("switches", index, switch.name) for index, switch in enumerate(switches)]
+    for key, index, name in named:
+        if name in seen:
+            raise TopologyError((key, index, "name"), f"there are two ports called {name}")
+        seen.add(name)
     found = Counter(end.device for end in ends)
     for index, end in enumerate(ends):
         if end.upstream not in seen:
