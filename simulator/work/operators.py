@@ -84,8 +84,10 @@ def attention(pairs: int, queries: int, keys: int, hidden: int, kv_width: int, h
     written = queries * hidden * activation_bytes + 2 * queries * kv_width * kv_bytes
     tile = (2 * 128 * head_width + 128 * 128) * 4
     rows = max(1, hidden * queries // (kv_width * sequences)) if queries else 0
+    passes = -(-queries // (sequences * 128))  # tiles of queries; each but the first sees half of the keys again
+    on_chip = read + written + max(0, passes - 1) * keys * kv_width * kv_bytes
     return Cost(4 * pairs * hidden, 5 * pairs * hidden // head_width, read, written, tile,
-                KV_BLOCK_TOKENS * head_width * kv_bytes, 2 * (read + written), 0, rows, 128, head_width)
+                KV_BLOCK_TOKENS * head_width * kv_bytes, on_chip, 0, rows, 128, head_width)
 
 
 def elementwise(elements: int, reads: int, writes: int, flops_each: int, activation_bytes: int = 2) -> Cost:

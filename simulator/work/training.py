@@ -1,7 +1,7 @@
 """Training-like steps of a stack of transformer blocks on data-parallel ranks.
 
-Each step loads a batch on the host, runs forward and backward, reduces the gradients of each layer over all ranks while
-the layers below are still in backward, and updates the parameters.
+Each step runs forward and backward, reduces the gradients of each layer over all ranks while the layers below are still
+in backward, updates the parameters and reads the loss; meanwhile the host loads the next batch.
 """
 
 from __future__ import annotations
@@ -139,16 +139,3 @@ class TrainingPlanner:
     @staticmethod
     def _reduce(calls: LayoutBuilder, row: int, after: int) -> int:
         return calls.collective("all_reduce", row, 0, wait=after)
-
-
-def step_flops(config: TrainingConfig) -> int:
-    """Matrix flops of one step and rank: forward once, backward twice."""
-    group = Group()
-    for _ in range(config.sequences):
-        group.add(config.tokens, config.tokens, config.tokens)
-    rows = costs(config.model, group)
-    layers = sum(rows[ROW[name]].matrix_flops for name in _LAYER) * config.model.layers
-    return 3 * (layers + rows[ROW["lm_head"]].matrix_flops)
-
-
-__all__ = ["TrainingConfig", "TrainingPlanner", "step_flops"]
