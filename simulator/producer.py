@@ -15,7 +15,7 @@ from simulator.faults.plan import FLUSH_NS, RAW, HostPlan
 from simulator.faults.ring import RingBuffer
 from simulator.faults.settings import Collection
 from simulator.faults.timeline import Ints
-from simulator.faults.transit import FAULTY, Publication, Transit, corrupted
+from simulator.faults.transit import FAULTY, Publication, Transit, corrupted, read_at
 from simulator.truth import Sink, SpanStarts, Tally
 
 __all__ = ["FAULTY", "Flush", "Producer", "Publication", "Totals", "corrupted"]
@@ -87,6 +87,7 @@ class Producer:
                 chosen = np.sort(order[:kept])
                 rows, starts_ns = rows.take(pa.array(chosen)), starts_ns[chosen]
             else:
+                self._sink.missed(self.host, "dropped", read_at(flush.true_ns, dropped))
                 rows = rows.slice(0, kept)
         yield from self._split(contract, clock, rows, flush, starts_ns)
 
@@ -149,6 +150,8 @@ class Producer:
                 yield from self._split(contract, clock, rows.slice(part.start, part.stop - part.start), flush,
                                        None if starts_ns is None else starts_ns[part])
             return
+        if starts_ns is None and contract in FAULTY:
+            self._sink.published(self.host, contract, int(read_at(flush.true_ns, 1)[0]), rows.num_rows)
         if starts_ns is not None:
             self._sink.starts(SpanStarts(self.host, self.name, self.epoch, totals.batches, clock, starts_ns))
         totals.batches += 1

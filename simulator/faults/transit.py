@@ -66,10 +66,10 @@ class Transit:
         tally = self._tallies[publication.contract]
         if fault == "lost":
             tally.lost += publication.rows
-            self._missed("lost", starts_ns)
+            self._missed("lost", publication, starts_ns)
         elif fault == "corrupt":
             tally.corrupted += publication.rows
-            self._missed("corrupted", starts_ns)
+            self._missed("corrupted", publication, starts_ns)
             yield from self._arriving(corrupted(publication, int(self._rng.integers(2))), first=False)
         elif fault in ("late", "reordered"):
             tally.late += publication.rows
@@ -133,9 +133,9 @@ class Transit:
             return round(float(self._rng.uniform(faults.late_min_s, faults.late_max_s)) * NS)
         return round(float(self._rng.uniform(0.0, faults.reorder_s)) * NS)
 
-    def _missed(self, fate: Fate, starts_ns: Ints | None) -> None:
-        if starts_ns is not None:
-            self._sink.missed(self._host, fate, starts_ns)
+    def _missed(self, fate: Fate, publication: Publication, starts_ns: Ints | None) -> None:
+        at_ns = read_at(publication.flushed_ns, publication.rows) if starts_ns is None else starts_ns
+        self._sink.missed(self._host, fate, at_ns)
 
     def _fault(self, publication: Publication) -> str:
         if publication.contract not in FAULTY:
@@ -154,6 +154,11 @@ class Transit:
                 return name
             draw -= share
         return ""
+
+
+def read_at(flush_ns: int, rows: int) -> Ints:
+    """When ``rows`` of readings that leave at a flush were read, as the truth has it: they wait a second at most."""
+    return np.full(rows, max(flush_ns - NS // 2, 0), dtype=np.int64)
 
 
 def corrupted(publication: Publication, way: int) -> Publication:

@@ -16,7 +16,7 @@ from simulator.grading.incidents import TOLERANCE_WINDOWS, incident_score, plant
 from simulator.grading.regressions import regression_score
 from simulator.grading.shares import row_counts
 from simulator.grading.steps import Epochs, step_score, stored_epochs
-from simulator.truth import ClockStep, Truth
+from simulator.truth import ClockStep, Incident, Truth
 
 _NO_STEPS: Final = {"steps_true": None, "steps_found": None, "steps_false": None}
 
@@ -33,7 +33,8 @@ def grade(store: Store, truth: Truth, config: FleetConfig) -> dict[str, object]:
     given = stored_windows(store, config)
     bottleneck = bottleneck_score(given, truth.causes(), times, rows, truth.incidents(), until_ns)
     incidents = incident_score(planted_incidents(truth, times, rows, given.window_ns, until_ns),
-                               reported_incidents(store, config, given.window_ns), TOLERANCE_WINDOWS * given.window_ns)
+                               reported_incidents(store, config, times, given.window_ns, until_ns),
+                               TOLERANCE_WINDOWS * given.window_ns)
     regressions = regression_score(store, truth.changes(), config.start_unix_ns)
     return {
         "events": by_contract["spans"],
@@ -48,19 +49,19 @@ def grade(store: Store, truth: Truth, config: FleetConfig) -> dict[str, object]:
 def _clocks(store: Store, truth: Truth, config: FleetConfig) -> dict[str, Any]:
     pairs = stored_epochs(store, config)
     clocks = {host: config.clocks(index) for index, host in enumerate(config.host_names)}
-    steps = truth.clock_steps()
+    steps, silences = truth.clock_steps(), truth.incidents()
     loop = loop_score(store, config)
     return {
-        "host_device": {**device_score(store, truth, config), **_steps(pairs, steps, clocks, of_fleet=False)},
-        "host_host": {**host_score(store, config), **_steps(pairs, steps, clocks, of_fleet=True)},
+        "host_device": {**device_score(store, truth, config), **_steps(pairs, steps, clocks, silences, of_fleet=False)},
+        "host_host": {**host_score(store, config), **_steps(pairs, steps, clocks, silences, of_fleet=True)},
         "loop": None if loop is None else {**loop, **_NO_STEPS},
         "causality_inversions_unflagged": inversions(store, config),
     }
 
 
-def _steps(pairs: Sequence[Epochs], steps: Sequence[ClockStep], clocks: dict[str, HostClocks], *, of_fleet: bool) \
-        -> dict[str, int]:
-    return step_score([pair for pair in pairs if (pair.source[1] == RAW) == of_fleet], steps, clocks)
+def _steps(pairs: Sequence[Epochs], steps: Sequence[ClockStep], clocks: dict[str, HostClocks],
+           silences: Sequence[Incident], *, of_fleet: bool) -> dict[str, int]:
+    return step_score([pair for pair in pairs if (pair.source[1] == RAW) == of_fleet], steps, clocks, silences)
 
 
 def _notes(bottleneck: object, regressions: dict[str, int | None] | None, truth: Truth) -> list[str]:

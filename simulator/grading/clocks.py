@@ -47,9 +47,8 @@ def device_score(store: Store, truth: Truth, config: FleetConfig) -> Score:
 
 
 def _class(clock: Clock) -> str:
-    bits, grain = getattr(clock, "bits", 64), getattr(clock, "grain", 1)
-    return (f"{clock.hz / 1e6:g} MHz" + (f", {bits} bit" if bits < 64 else "")
-            + (f", {grain} ticks at a time" if grain > 1 else ""))
+    return (f"{clock.hz / 1e6:g} MHz" + (f", {clock.bits} bit" if clock.bits < 64 else "")
+            + (f", {clock.grain} ticks at a time" if clock.grain > 1 else ""))
 
 
 def _joined(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:

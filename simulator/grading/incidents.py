@@ -77,10 +77,11 @@ def planted_incidents(truth: Truth, times: dict[str, HostTime], rows: dict[str, 
         if item.start_true_ns < until_ns and item.host in times:
             start, end = times[item.host].at(np.array([item.start_true_ns, max(item.end_true_ns, item.start_true_ns)]))
             result.append(Span(item.kind, item.host, item.device, int(start), int(end), int(start)))
+    over = {host: int(time.at(np.array([until_ns]))[0]) for host, time in times.items()}
     for host, counts in sorted(rows.items()):
         own = [item for item in result if item.kind == LOSS and item.host == host]
         result += [loss for loss in losses(host, counts, times[host], window_ns)
-                   if not any(_same(item, loss, 0) for item in own)]
+                   if loss.start_ns < over[host] and not any(_same(item, loss, 0) for item in own)]
     return result
 
 
@@ -98,8 +99,9 @@ def losses(host: str, counts: RowCounts, time: HostTime, window_ns: int) -> list
             for first, last in zip(change[::2], change[1::2], strict=True)]
 
 
-def reported_incidents(store: Store, config: FleetConfig, window_ns: int) -> list[Span]:
-    """Stored incidents of the simulated hosts.
+def reported_incidents(store: Store, config: FleetConfig, times: dict[str, HostTime], window_ns: int,
+                       until_ns: int) -> list[Span]:
+    """Stored incidents of the simulated hosts that start before true time ``until_ns``.
 
     When one was told is not stored: it is taken to be ``detected_ns`` of its evidence, or else the end of the window
     in which it starts, as nothing is told of a window that has not closed.
@@ -107,7 +109,10 @@ def reported_incidents(store: Store, config: FleetConfig, window_ns: int) -> lis
     table = store.query("SELECT host, device, kind, start_ns, end_ns, evidence FROM incidents FINAL "
                         "WHERE host IN {hosts:Array(String)} ORDER BY start_ns, host", {"hosts": config.host_names})
     result = []
+    over = {host: int(time.at(np.array([until_ns]))[0]) for host, time in times.items()}
     for row in table.to_pylist():
+        if row["start_ns"] >= over[row["host"]]:
+            continue
         end = OPEN_END if row["end_ns"] is None else row["end_ns"]
         told = _evidence(row["evidence"]).get("detected_ns")
         closed = (row["start_ns"] // window_ns + 1) * window_ns

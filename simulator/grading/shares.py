@@ -75,7 +75,7 @@ def _cut(edges: Floats, at: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Span rows of one host by bin of true time: all that were made, and those that can never be decoded."""
+    """Rows of one host, spans and counters, by bin of true time: all that were made, and those nobody can decode."""
 
     made: Ints
     missed: Ints
@@ -103,6 +103,8 @@ def row_counts(truth: Truth, hosts: list[str], until_ns: int) -> dict[str, RowCo
 
     for batch in truth.starts():
         count(made[batch.host], batch.start_ns)
+    for others in truth.published():
+        np.add.at(made[others.host], np.clip(others.true_ns // BIN_NS, 0, bins - 1), others.rows)
     for rows in truth.missed():
         count(missed[rows.host], rows.start_ns)
         if rows.fate not in _PUBLISHED:

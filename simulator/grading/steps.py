@@ -9,9 +9,11 @@ from typing import Final
 from fleetscope.store.abstract import Store
 from simulator.clocks import NS, RAW, REALTIME, Clock, HostClocks
 from simulator.fleet import FleetConfig
-from simulator.truth import ClockStep
+from simulator.truth import ClockStep, Incident
 
 StepScore = dict[str, int]
+_STILL_NS: Final = 1_000_000
+"""A clock that shows the same that much later stands still."""
 Name = tuple[str, str]
 """Host and clock."""
 
@@ -42,22 +44,25 @@ def stored_epochs(store: Store, config: FleetConfig) -> list[Epochs]:
     return [Epochs(source, target, tuple(begin[1:])) for (source, target), begin in pairs.items()]
 
 
-def step_score(pairs: Iterable[Epochs], steps: Sequence[ClockStep], clocks: dict[str, HostClocks]) -> StepScore:
+def step_score(pairs: Iterable[Epochs], steps: Sequence[ClockStep], clocks: dict[str, HostClocks],
+               silences: Sequence[Incident] = ()) -> StepScore:
     """Steps that each pair of ``pairs`` should have seen, saw, and saw without cause.
 
     A pair should see the steps of both its clocks; the reference's own map to fleet time those of its realtime too,
-    which fleet time follows. An epoch that begins at most WITHIN_NS after a step has found it. A step of a clock
-    elsewhere excuses an epoch (maps are chained over other hosts) but need not be seen.
+    which fleet time follows. An epoch that begins at most WITHIN_NS after a step has found it; where the clock stood
+    still, or nobody could read it (``silences``), after that is over. A step of a clock elsewhere excuses an epoch
+    (maps are chained over other hosts) but need not be seen.
     """
     true = found = false = 0
     for pair in pairs:
         clock = clock_of(clocks[pair.source[0]], pair.source[1])
         if clock is None:
             continue
+        until = {step: _over(step, pair, clocks, silences) + WITHIN_NS for step in steps}
         own = [step for step in steps if (step.host, step.clock) in _concerned(pair)]
         true += len(own)
-        found += sum(any(_begins(clock, step, tick) for tick in pair.begin_ticks) for step in own)
-        false += sum(not any(_begins(clock, step, tick) for step in steps) for tick in pair.begin_ticks)
+        found += sum(any(_begins(clock, step, until[step], tick) for tick in pair.begin_ticks) for step in own)
+        false += sum(not any(_begins(clock, step, until[step], tick) for step in steps) for tick in pair.begin_ticks)
     return {"steps_true": true, "steps_found": found, "steps_false": false}
 
 
@@ -74,14 +79,27 @@ def _concerned(pair: Epochs) -> set[Name]:
     return {pair.source, (host, REALTIME)} if host == other else {pair.source, (other, RAW)}
 
 
-def _begins(clock: Clock, step: ClockStep, tick: int) -> bool:
+def _over(step: ClockStep, pair: Epochs, clocks: dict[str, HostClocks], silences: Sequence[Incident]) -> int:
+    """True time from which on probes of the pair show the step."""
+    over = step.true_ns
+    stepped = clock_of(clocks[step.host], step.clock) if step.host in clocks else None
+    if stepped is not None and stepped.at(step.true_ns + _STILL_NS) == stepped.at(step.true_ns):
+        over -= step.size_ns  # a clock that stood still lost the time it stood
+    for item in silences:
+        hides = ((item.kind == "host_silent" and item.host in (pair.source[0], pair.target[0], step.host))
+                 or (item.kind == "device_vanished" and (item.host, item.device) == pair.source))
+        if hides and item.start_true_ns <= over < item.end_true_ns:
+            over = item.end_true_ns
+    return over
+
+
+def _begins(clock: Clock, step: ClockStep, until_ns: int, tick: int) -> bool:
     """Whether the source clock shows ``tick`` in the time in which a new epoch after ``step`` must begin.
 
     Ticks of a counter that wraps are compared as they are on its face; stored ones count on.
     """
-    begin, end = clock.at(step.true_ns), clock.at(step.true_ns + WITHIN_NS)
-    bits = getattr(clock, "bits", 64)
-    if bits == 64:
+    begin, end = clock.at(step.true_ns), clock.at(until_ns)
+    if clock.bits == 64:
         return begin - 1 <= tick <= end
-    face = (1 << bits) - 1
+    face = (1 << clock.bits) - 1
     return ((tick - begin + 1) & face) <= ((end - begin + 1) & face)

@@ -4,7 +4,8 @@
 |---|---|
 | ``truth.json`` | counts by contract and the configuration; written last: without it a run was interrupted |
 | ``starts.arrow`` | true start of every published span, one entry a batch |
-| ``missed.arrow`` | true starts of spans that were made and that nobody can ever decode |
+| ``published.arrow`` | how many rows of other contracts that faults can hit (counters) were published when |
+| ``missed.arrow`` | true times of spans and counters that were made and that nobody can ever decode |
 | ``causes.arrow`` | what every ns of a device went to, by slot; the causes of a slot add up to it exactly |
 | ``incidents.json`` | what went wrong, where and when |
 | ``clock_steps.json`` | steps and resets of clocks |
@@ -24,11 +25,12 @@ from simulator.truth.records import (
     Incident,
     Missed,
     NoSink,
+    Published,
     Sink,
     SpanStarts,
     Tally,
 )
 from simulator.truth.sink import TruthSink
 
-__all__ = ["Causes", "Change", "ClockStep", "Fate", "Incident", "Missed", "NoSink", "Sink", "SpanStarts", "Tally",
-           "Truth", "TruthSink"]
+__all__ = ["Causes", "Change", "ClockStep", "Fate", "Incident", "Missed", "NoSink", "Published", "Sink", "SpanStarts",
+           "Tally", "Truth", "TruthSink"]

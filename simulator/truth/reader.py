@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from fleetscope.errors import UsageError
 from simulator.causes import NAMES
-from simulator.truth.records import Causes, Change, ClockStep, Incident, Ints, Missed, SpanStarts, Tally
+from simulator.truth.records import Causes, Change, ClockStep, Incident, Ints, Missed, Published, SpanStarts, Tally
 from simulator.truth.sink import (
     CAUSES_FILE,
     CHANGES_FILE,
@@ -21,8 +21,11 @@ from simulator.truth.sink import (
     COUNTS_FILE,
     INCIDENTS_FILE,
     MISSED_FILE,
+    PUBLISHED_FILE,
     STARTS_FILE,
 )
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,16 @@ class Truth:
             host, producer, epoch, sequence, clock = (batch.column(i)[0].as_py() for i in range(5))
             yield SpanStarts(host, producer, epoch, sequence, clock, batch.column(5)[0].values.to_numpy())
 
+    def published(self) -> Iterator[Published]:
+        """Rows of other contracts than spans, by host and block of the file."""
+        for batch in self._stream(PUBLISHED_FILE):
+            hosts = np.asarray(batch.column(0).to_pylist(), dtype=object)
+            times, rows = batch.column(2).to_numpy(), batch.column(3).to_numpy()
+            for host in sorted(set(hosts)):
+                yield Published(host, times[hosts == host], rows[hosts == host])
+
     def missed(self) -> Iterator[Missed]:
-        """True starts of rows that nobody can decode, in order of publication."""
+        """True times of rows that nobody can decode, in order of publication."""
         for batch in self._stream(MISSED_FILE):
             yield Missed(batch.column(0)[0].as_py(), batch.column(1)[0].as_py(),
                          batch.column(2)[0].values.to_numpy())
@@ -77,15 +88,15 @@ class Truth:
 
     def incidents(self) -> list[Incident]:
         """What was planted, in order of writing."""
-        return [Incident(**item) for item in self._items(INCIDENTS_FILE)]
+        return self._items(INCIDENTS_FILE, Incident)
 
     def clock_steps(self) -> list[ClockStep]:
         """Steps of clocks, in order of writing."""
-        return [ClockStep(**item) for item in self._items(CLOCK_STEPS_FILE)]
+        return self._items(CLOCK_STEPS_FILE, ClockStep)
 
     def changes(self) -> list[Change]:
         """Deployments, in order of writing."""
-        return [Change(**item) for item in self._items(CHANGES_FILE)]
+        return self._items(CHANGES_FILE, Change)
 
     def _stream(self, name: str) -> Iterator[pa.RecordBatch]:
         path = self.folder / name
@@ -95,12 +106,11 @@ class Truth:
         except (OSError, pa.ArrowException) as error:
             raise UsageError(f"{path}: {error}") from error
 
-    def _items(self, name: str) -> list[dict[str, Any]]:
+    def _items(self, name: str, kind: Callable[..., _Item]) -> list[_Item]:
         path = self.folder / name
         try:
-            items = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{path}: {error}") from error
-        if not isinstance(items, list):
-            raise UsageError(f"{path}: not a list")
-        return items
+            return [kind(**item) for item in json.loads(path.read_text(encoding="utf-8"))]
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from error
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{path}: not the truth of a simulation: {error}") from error

@@ -42,8 +42,17 @@ class SpanStarts:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """Columns of ``published.arrow`` of one host: when rows of other contracts than spans were read, and how many."""
+
+    host: str
+    true_ns: Ints
+    rows: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class Missed:
-    """True starts of spans of one host that were made and will never be decoded."""
+    """True times of rows of one host that were made and will never be decoded."""
 
     host: str
     fate: Fate
@@ -102,8 +111,12 @@ class Sink(Protocol):
         """True starts of a published span batch, whatever happens to the message."""
         ...
 
+    def published(self, host: str, contract: str, true_ns: int, rows: int) -> None:
+        """Rows of another contract than spans were published, whatever happens to the message; read about then."""
+        ...
+
     def missed(self, host: str, fate: Fate, start_ns: Ints) -> None:
-        """True starts of spans that were made and will never be decoded."""
+        """True times of rows that were made and will never be decoded: starts of spans, else as in ``published``."""
         ...
 
     def causes(self, host: str, device: str, slot_start_true_ns: int, slot_ns: int, ns: Ints) -> None:
@@ -135,6 +148,9 @@ class NoSink:
     """Forgets everything."""
 
     def starts(self, starts: SpanStarts) -> None:
+        """Forget."""
+
+    def published(self, host: str, contract: str, true_ns: int, rows: int) -> None:
         """Forget."""
 
     def missed(self, host: str, fate: Fate, start_ns: Ints) -> None:

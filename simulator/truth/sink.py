@@ -16,6 +16,7 @@ from simulator.truth.records import Change, ClockStep, Fate, Incident, Ints, Spa
 
 COUNTS_FILE: Final = "truth.json"
 STARTS_FILE: Final = "starts.arrow"
+PUBLISHED_FILE: Final = "published.arrow"
 MISSED_FILE: Final = "missed.arrow"
 CAUSES_FILE: Final = "causes.arrow"
 INCIDENTS_FILE: Final = "incidents.json"
@@ -27,6 +28,10 @@ _STARTS: Final = pa.schema([
     pa.field("epoch", pa.int64(), False), pa.field("sequence", pa.int64(), False),
     pa.field("clock", pa.string(), False), pa.field("start_true_ns", pa.list_(pa.int64()), False),
 ])
+_PUBLISHED: Final = pa.schema([
+    pa.field("host", pa.string(), False), pa.field("contract", pa.string(), False),
+    pa.field("true_ns", pa.int64(), False), pa.field("rows", pa.int64(), False),
+])
 _MISSED: Final = pa.schema([
     pa.field("host", pa.string(), False), pa.field("fate", pa.string(), False),
     pa.field("start_true_ns", pa.list_(pa.int64()), False),
@@ -37,8 +42,8 @@ _CAUSES: Final = pa.schema([
     pa.field("slot_start_true_ns", pa.int64(), False), pa.field("slot_ns", pa.int64(), False),
     *(pa.field(name, pa.int64(), False) for name in NAMES),
 ])
-_CAUSE_ROWS: Final = 4_096
-"""Rows of causes kept in memory before they are written."""
+_KEPT_ROWS: Final = 4_096
+"""Rows of causes and of what was published that are kept in memory before they are written."""
 
 
 class TruthSink:
@@ -47,12 +52,14 @@ class TruthSink:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._slots: list[tuple[str, str, int, int, Ints]] = []
+        self._rows: list[tuple[str, str, int, int]] = []
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / COUNTS_FILE).unlink(missing_ok=True)
-            self._starts, self._missed, self._causes = (
-                _ArrowFile(folder / name, schema)
-                for name, schema in ((STARTS_FILE, _STARTS), (MISSED_FILE, _MISSED), (CAUSES_FILE, _CAUSES)))
+            self._starts, self._published, self._missed, self._causes = (
+                _ArrowFile(folder / name, schema) for name, schema in (
+                    (STARTS_FILE, _STARTS), (PUBLISHED_FILE, _PUBLISHED), (MISSED_FILE, _MISSED),
+                    (CAUSES_FILE, _CAUSES)))
             self._incidents, self._steps, self._changes = (
                 _JsonArray(folder / name) for name in (INCIDENTS_FILE, CLOCK_STEPS_FILE, CHANGES_FILE))
         except OSError as error:
@@ -63,8 +70,14 @@ class TruthSink:
         self._starts.write_one((starts.host, starts.producer, starts.epoch, starts.sequence, starts.clock),
                                starts.start_ns)
 
+    def published(self, host: str, contract: str, true_ns: int, rows: int) -> None:
+        """Append rows of another contract than spans."""
+        self._rows.append((host, contract, true_ns, rows))
+        if len(self._rows) >= _KEPT_ROWS:
+            self._flush_rows()
+
     def missed(self, host: str, fate: Fate, start_ns: Ints) -> None:
-        """Append the true starts of rows that were missed."""
+        """Append the true times of rows that were missed."""
         if len(start_ns):
             self._missed.write_one((host, fate), start_ns)
 
@@ -75,7 +88,7 @@ class TruthSink:
             raise ValueError(f"{host}/{device}: {len(ns)} causes of the slot at {slot_start_true_ns} ns sum to {total} "
                              f"ns, must be {len(NAMES)} and {slot_ns} ns")
         self._slots.append((host, device, slot_start_true_ns, slot_ns, np.array(ns, dtype=np.int64)))
-        if len(self._slots) >= _CAUSE_ROWS:
+        if len(self._slots) >= _KEPT_ROWS:
             self._flush_causes()
 
     def incident(self, kind: str, host: str, device: str | None, start_true_ns: int, end_true_ns: int,
@@ -100,8 +113,17 @@ class TruthSink:
     def close(self) -> None:
         """Close the files; safe to call twice."""
         self._flush_causes()
-        for file in (self._starts, self._missed, self._causes, self._incidents, self._steps, self._changes):
+        self._flush_rows()
+        for file in (self._starts, self._published, self._missed, self._causes, self._incidents, self._steps,
+                     self._changes):
             file.close()
+
+    def _flush_rows(self) -> None:
+        if self._rows:
+            columns = [pa.array(column, kind.type) for column, kind in zip(zip(*self._rows, strict=True), _PUBLISHED,
+                                                                           strict=True)]
+            self._published.write(pa.RecordBatch.from_arrays(columns, schema=_PUBLISHED))
+            self._rows.clear()
 
     def _flush_causes(self) -> None:
         if not self._slots:

@@ -28,6 +28,9 @@ def slot(**ns: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     sink = TruthSink(tmp_path)
     sink.starts(SpanStarts("a", "a/agent", 3, 0, "dev0", np.array([5, 7])))
+    sink.published("b", "counters", 30, 7)
+    sink.published("a", "counters", 40, 8)
+    sink.published("b", "counters", 50, 9)
     sink.missed("a", "lost", np.array([9]))
     sink.missed("a", "lost", np.zeros(0, np.int64))
     sink.incident("throttling", "a", "dev0", 10, 20, "critical")
@@ -39,6 +42,8 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     (starts,), (missed,) = list(truth.starts()), list(truth.missed())
     assert (starts.host, starts.clock, starts.start_ns.tolist()) == ("a", "dev0", [5, 7])
     assert (missed.fate, missed.start_ns.tolist()) == ("lost", [9])
+    assert [(p.host, p.true_ns.tolist(), p.rows.tolist()) for p in truth.published()] == [
+        ("a", [40], [8]), ("b", [30, 50], [7, 9])]
     assert truth.incidents() == [Incident("throttling", "a", "dev0", 10, 20, "critical"),
                                  Incident("noisy_neighbour", "b", None, 30, 40, "warning")]
     assert truth.clock_steps() == [ClockStep("a", "realtime", 11, -5_000, "ntp")]
@@ -88,8 +93,10 @@ def test_rows_that_nobody_can_decode_are_the_missed_ones(tmp_path: Path) -> None
     by_fate = dict.fromkeys(("dropped", "lost", "corrupted"), 0)
     for missed in truth.missed():
         by_fate[missed.fate] += len(missed.start_ns)
-    tally = truth.tallies["spans"]
-    assert by_fate == {"dropped": tally.dropped_by_producer, "lost": tally.lost, "corrupted": tally.corrupted}
-    assert min(by_fate.values()) > 0
-    assert sum(len(s.start_ns) for s in truth.starts()) == tally.produced - tally.dropped_by_producer
+    spans, counters = truth.tallies["spans"], truth.tallies["counters"]
+    assert by_fate == {"dropped": spans.dropped_by_producer + counters.dropped_by_producer,
+                       "lost": spans.lost + counters.lost, "corrupted": spans.corrupted + counters.corrupted}
+    assert min(spans.lost, counters.lost) > 0
+    assert sum(len(s.start_ns) for s in truth.starts()) == spans.produced - spans.dropped_by_producer
+    assert sum(p.rows.sum() for p in truth.published()) == counters.produced - counters.dropped_by_producer
     assert json.loads((tmp_path / "incidents.json").read_text()) == []

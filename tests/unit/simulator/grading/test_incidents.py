@@ -76,10 +76,12 @@ def test_stored_incidents_are_told_when_their_evidence_says_or_their_first_windo
            "revision": 1, "severity": "warning", "evidence": "{}"}
     told = {**row, "host": "sim01", "end_ns": START_NS + 2 * NS,
             "evidence": json.dumps({"detected_ns": START_NS + 7})}
-    rows = from_rows(INCIDENTS, [row, told, {**row, "host": "real"}])
+    afterwards = {**row, "start_ns": START_NS + 10 * NS}
+    rows = from_rows(INCIDENTS, [row, told, afterwards, {**row, "host": "real"}])
     header = Header("incidents", 1, "sim00", "test", 0, 0, 0)
     embedded.insert("incidents", arrange([Batch(replace(header, rows=rows.num_rows), rows, Origin("t", 0, 0))]))
-    one, other = reported_incidents(embedded, config(), NS)
+    times = {host: host_time() for host in config().host_names}
+    one, other = reported_incidents(embedded, config(), times, NS, 10 * NS)
     assert (one.host, one.told_ns) == ("sim00", START_NS + NS)
     assert one.end_ns > START_NS + 10**6 * NS
     assert (other.host, other.end_ns, other.told_ns) == ("sim01", START_NS + 2 * NS, START_NS + 7)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from simulator.clocks import NS, RAW, REALTIME, HostClocks
+from dataclasses import replace
+
+from simulator.clocks import NS, RAW, REALTIME, Clock, HostClocks
+from simulator.faults.timeline import Pieces
 from simulator.grading.steps import Epochs, step_score
-from simulator.truth import ClockStep
+from simulator.truth import ClockStep, Incident
 from tests.unit.simulator.fleets import config
 
 CLOCKS: dict[str, HostClocks] = {host: config().clocks(index) for index, host in enumerate(config().host_names)}
@@ -56,3 +59,35 @@ def test_a_step_of_realtime_concerns_the_reference_s_own_map_alone() -> None:
 def test_a_step_elsewhere_on_the_way_excuses_an_epoch() -> None:
     through = Epochs(("sim01", RAW), ("sim00", "fleet"), (CLOCKS["sim01"].raw.at(AT_NS + NS),))
     assert score([through], [step(host="sim07", clock=RAW)]) == (0, 0, 0)
+
+
+def test_a_host_that_slept_shows_its_step_when_it_wakes() -> None:
+    asleep_ns = 4 * NS
+    pieces = Pieces((0, AT_NS, AT_NS + asleep_ns), (0, AT_NS, AT_NS), (NS, 0, NS))
+    raw = Clock(RAW, NS, 7, pieces=pieces)
+    clocks = {"sim00": replace(CLOCKS["sim00"], raw=raw)}
+    slept = ClockStep("sim00", RAW, AT_NS, -asleep_ns, "suspend")
+    begin = CLOCKS["sim00"].devices[0].at(AT_NS + asleep_ns + NS)
+    pair = Epochs(("sim00", "dev0"), ("sim00", RAW), (begin,))
+    assert step_score([pair], [slept], clocks)["steps_found"] == 1
+    back = ClockStep("sim00", "dev0", AT_NS, -asleep_ns, "reset")  # a clock that went on gets no such time
+    assert step_score([pair], [back], clocks)["steps_found"] == 0
+
+
+def test_a_step_while_nobody_could_read_the_clock_shows_afterwards() -> None:
+    pair = device_pair(AT_NS + 9 * NS)
+    silent = Incident("host_silent", "sim00", None, AT_NS - NS, AT_NS + 8 * NS)
+    gone = Incident("device_vanished", "sim00", "dev0", AT_NS - NS, AT_NS + 8 * NS)
+    for reason, found in ((silent, 1), (gone, 1), (replace(gone, device="dev1"), 0), (replace(silent, host="x"), 0)):
+        assert step_score([pair], [step()], CLOCKS, [reason])["steps_found"] == found
+
+
+def test_a_counter_that_wraps_is_compared_on_its_face() -> None:
+    bits = 32
+    device = replace(CLOCKS["sim00"].devices[0], bits=bits)
+    clocks = {"sim00": replace(CLOCKS["sim00"], devices=(device,))}
+    counted_on = device.at(AT_NS + NS) + 5 * (1 << bits)
+    pair = Epochs(("sim00", "dev0"), ("sim00", RAW), (counted_on,))
+    assert step_score([pair], [step()], clocks)["steps_found"] == 1
+    late = replace(pair, begin_ticks=(counted_on + device.hz * 3,))
+    assert step_score([late], [step()], clocks)["steps_found"] == 0
