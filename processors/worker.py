@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from fleetscope.clock import Clock, SystemClock
 from fleetscope.contracts.batch import Header
-from fleetscope.contracts.codec import Encoded, decode_header, encode
+from fleetscope.contracts.codec import Encoded, decode_header, encode, encode_pieces
 from fleetscope.contracts.topics import SNAPSHOTS
 from fleetscope.errors import FencedError, RejectedError, RetryError, UsageError
 from fleetscope.step import Output, Step, TopicPartition
@@ -43,6 +43,13 @@ class CanStarve(Protocol):
     """A step that can say that it waits for its broadcast topics rather than for more input."""
 
     def starved(self, state: Any) -> bool: ...
+
+
+@runtime_checkable
+class Gathers(Protocol):
+    """A step that keeps rows for others to go out with. It is asked for them when nothing else is to be done."""
+
+    def gathered(self, state: Any) -> list[Output]: ...
 
 
 @runtime_checkable
@@ -106,12 +113,26 @@ class Worker:
         for task in list(self._tasks.values()):
             busy |= self._work(task)
             self._throttle(task)
+        quiet = not busy
+        if quiet:
+            busy = self._gathered()
         now = self._clock.monotonic_s()
-        if self._open and (self._due() or not busy):
+        if self._open and (quiet or self._due()):
             self.commit()
         idle = not busy and not self._open and not self._pending() and self._at_end() and not self._holding()
         self.idle_since = (self.idle_since or now) if idle else None
         return busy
+
+    def _gathered(self) -> bool:
+        """Publish what waited for more rows; True where there was something."""
+        if not isinstance(self.step, Gathers):
+            return False
+        found = False
+        for task in self._tasks.values():
+            if outputs := self.step.gathered(task.state):
+                task.dirty = found = True
+                self._publish(outputs)
+        return found
 
     def _holding(self) -> bool:
         return any(self.step.held(task.state) for task in self._tasks.values())
@@ -362,9 +383,9 @@ class Worker:
             self._open = True
             self._committed_at = self._clock.monotonic_s()
         for output in outputs:
-            message = encode(output.batch)
-            self._open_bytes += len(message.value)
-            self._producer.send(output.topic, message)
+            for message in encode_pieces(output.batch) if output.batch.header.parts else [encode(output.batch)]:
+                self._open_bytes += len(message.value)
+                self._producer.send(output.topic, message)
 
     # back-pressure
 

@@ -19,6 +19,23 @@ class StreamKey(NamedTuple):
     contract: str
 
 
+class Part(NamedTuple):
+    """Rows of one sequence inside a message of several: ``[row0, row0 + rows)`` of ``total``, on ``clock``."""
+
+    producer: str
+    epoch: int
+    clock: str
+    sequence: int
+    row0: int
+    rows: int
+    total: int | None
+    """None: not known."""
+
+    def stream(self, contract: str) -> StreamKey:
+        """The numbering that ``sequence`` belongs to."""
+        return StreamKey(self.producer, self.epoch, contract)
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """What travels in the headers of a message.
@@ -28,6 +45,10 @@ class Header:
     clock at publication. ``watermark_ns`` stands on aligned and derived batches only: rows published later on this
     topic by the same host are not earlier, except late ones. Rows of an aligned batch earlier than ``late_before_ns``
     came later than is allowed. What was redelivered, dropped and lost is in the contract `coverage`.
+
+    ``parts``, on aligned batches only: the rows of several batches of one host stand one after the other, and each
+    row's identity is that of its part. ``rows`` and ``row0`` then count the message's own rows; ``producer``,
+    ``epoch``, ``sequence`` and ``clock`` are those of the first part.
     """
 
     contract: str
@@ -45,6 +66,7 @@ class Header:
     flushed_ticks: int | None = None
     watermark_ns: int | None = None
     late_before_ns: int | None = None
+    parts: tuple[Part, ...] = ()
 
     @property
     def stream(self) -> StreamKey:
@@ -65,13 +87,31 @@ class Batch:
 
     def slice(self, start: int, length: int) -> Batch:
         """Rows ``[start, start + length)`` as a batch of the same identity (``row0`` moves along)."""
-        header = replace(self.header, row0=self.header.row0 + start)
+        header = replace(self.header, row0=self.header.row0 + start, parts=_cut(self.header.parts, start, length))
         return Batch(header, self.rows.slice(start, length), self.origin)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Whose rows these are, in their order; one part unless the header says otherwise."""
+        header = self.header
+        return header.parts or (Part(header.producer, header.epoch, header.clock, header.sequence, header.row0,
+                                     len(self), None),)
 
     def symbols(self, column: str) -> tuple[pa.Array, pa.Array]:
         """Codes (int32, null where missing) and words of a symbol column."""
         array = self.rows.column(column)
         return array.indices, array.dictionary
+
+
+def _cut(parts: tuple[Part, ...], start: int, length: int) -> tuple[Part, ...]:
+    """The parts of rows ``[start, start + length)`` of a message."""
+    found, at = [], 0
+    for part in parts:
+        low, high = max(start, at), min(start + length, at + part.rows)
+        if low < high:
+            found.append(part._replace(row0=part.row0 + low - at, rows=high - low))
+        at += part.rows
+    return tuple(found)
 
 
 def record_batch(contract: Contract, columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:

@@ -20,8 +20,10 @@ import pyarrow.compute as pc
 import zstandard
 
 from fleetscope.contracts import CONTRACTS, Column, Contract
-from fleetscope.contracts.batch import Batch, Header
+from fleetscope.contracts.batch import Batch, Header, Part
+from fleetscope.contracts.derived import ALIGNED
 from fleetscope.contracts.ipc import check_stream
+from fleetscope.contracts.parts import parts_of, parts_text
 from fleetscope.errors import Origin, RejectedError
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -42,6 +44,7 @@ MAX_FLEET_NS: Final = 7_258_118_400_000_000_000
 _TEXT_HEADERS: Final = ("contract", "host", "producer", "clock")
 _REQUIRED: Final = ("contract", "version", "host", "producer", "epoch", "sequence", "rows")
 _PREFIX: Final = "fs-"
+_PARTS: Final = "parts"
 _KEYS: Final = {name: _PREFIX + name.replace("_", "-") for name in Header.__dataclass_fields__}
 _NAMES: Final = {key: name for name, key in _KEYS.items()}
 _NULL, _DICTIONARY, _STRING, _DOUBLE = (pa.null().id, pa.dictionary(pa.int32(), pa.string()).id, pa.string().id,
@@ -88,6 +91,8 @@ def encode(batch: Batch) -> Encoded:
         raise ValueError(f"{contract.name}: rows do not have the contract's schema")
     if batch.rows.num_rows > MAX_ROWS:
         raise ValueError(f"{contract.name}: {batch.rows.num_rows} rows in one batch, at most {MAX_ROWS}")
+    if batch.header.parts and sum(part.rows for part in batch.header.parts) != batch.rows.num_rows:
+        raise ValueError(f"{contract.name}: {batch.rows.num_rows} rows, but not in the parts")
     header = replace(with_time_range(batch.header, contract, batch.rows), rows=batch.rows.num_rows)
     sink = pa.BufferOutputStream()
     slim = _without_null_columns(batch.rows, contract, batch.header.version)
@@ -105,6 +110,19 @@ def encode_within(batch: Batch, limit: int = MAX_MESSAGE_BYTES) -> list[Batch]:
         raise ValueError(f"one row of {batch.header.contract} is larger than {limit} bytes")
     half = len(batch) // 2
     return [*encode_within(batch.slice(0, half), limit), *encode_within(batch.slice(half, len(batch) - half), limit)]
+
+
+def encode_pieces(batch: Batch, limit: int = MAX_MESSAGE_BYTES) -> list[Encoded]:
+    """Messages of at most ``limit`` bytes with the rows of a batch whose rows may travel apart: each knows its identity
+    by sequence and row. Raises ValueError as `encode`, and for one row that is larger."""
+    if len(batch) <= MAX_ROWS:
+        message = encode(batch)
+        if len(message.value) <= limit:
+            return [message]
+    if len(batch) < 2:
+        raise ValueError(f"one row of {batch.header.contract} is larger than {limit} bytes")
+    half = len(batch) // 2
+    return [*encode_pieces(batch.slice(0, half), limit), *encode_pieces(batch.slice(half, len(batch) - half), limit)]
 
 
 def with_time_range(header: Header, contract: Contract, rows: pa.RecordBatch) -> Header:
@@ -138,8 +156,9 @@ def _slim_schema(contract: Contract, version: int, empty: tuple[int, ...]) -> pa
 
 def encode_header(header: Header) -> Headers:
     """Headers as Kafka carries them: text, one entry a field, absent where None."""
-    fields = ((key, getattr(header, name)) for name, key in _KEYS.items())
-    return tuple((key, str(value).encode()) for key, value in fields if value is not None)
+    fields = ((key, getattr(header, name)) for name, key in _KEYS.items() if name != _PARTS)
+    found = tuple((key, str(value).encode()) for key, value in fields if value is not None)
+    return (*found, (_KEYS[_PARTS], parts_text(header.parts))) if header.parts else found
 
 
 def decode_header(headers: Iterable[tuple[str, bytes]], origin: Origin | None = None) -> Header:
@@ -165,7 +184,9 @@ def _typed_header(raw: Mapping[str, str], origin: Origin | None) -> Header:
         text = raw.get(name)
         if text is None:
             continue
-        if name in _TEXT_HEADERS:
+        if name == _PARTS:
+            values[name] = _parts(text, origin)
+        elif name in _TEXT_HEADERS:
             if len(text) > (MAX_HOST_CHARS if name == "host" else MAX_NAME_CHARS) or (not text and name != "clock"):
                 raise RejectedError("bad_header", f"{name} has {len(text)} characters", origin)
             if not text.isprintable():
@@ -177,7 +198,16 @@ def _typed_header(raw: Mapping[str, str], origin: Origin | None) -> Header:
     for name in ("epoch", "sequence", "rows", "row0", "dropped_rows"):
         if getattr(header, name) < 0:
             raise RejectedError("bad_header", f"{name} is negative", origin)
+    if header.parts and sum(part.rows for part in header.parts) != header.rows:
+        raise RejectedError("bad_header", f"{header.rows} rows, but not in the parts", origin)
     return header
+
+
+def _parts(text: str, origin: Origin | None) -> tuple[Part, ...]:
+    try:
+        return parts_of(text, MAX_NAME_CHARS)
+    except ValueError as error:
+        raise RejectedError("bad_header", f"parts: {error}", origin) from error
 
 
 def _integer(name: str, text: str, origin: Origin | None) -> int:
@@ -212,6 +242,8 @@ def decode(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, 
                             f"{max(contract.version - 1, 1)} to {contract.version}", origin)
     if key is not None and key != header.host.encode():
         raise RejectedError("wrong_key", f"the key is not the host {header.host}", origin)
+    if header.parts and not (contract in ALIGNED and header.version >= 2):
+        raise RejectedError("bad_header", f"parts in {contract.name} version {header.version}", origin)
     if header.rows > limits.rows:
         raise RejectedError("too_large", f"{header.rows} rows claimed, at most {limits.rows}", origin)
     rows = _conform(_open(value, contract, header, limits, origin), contract, header, origin)

@@ -21,11 +21,17 @@ _ALIGNED: Final = (
 
 
 def _aligned(contract: Contract) -> Contract:
-    """The aligned form: every raw column, then fleet time and its bounds."""
+    """The aligned form: every raw column, then fleet time and its bounds.
+
+    Version 1 had the same columns and one producer's batch a message; since version 2 a message may hold several, told
+    apart by the header ``parts``. So its versions are one ahead of the raw contract's.
+    """
     time = Column("start_ns" if contract.duration_column else "time_ns", INT, "fleet time", "ns since 1970")
     times = (time, Column("duration_ns", INT, "length: source ticks times rate", "ns", minimum=0)) \
         if contract.duration_column else (time,)
-    return replace(contract, name=f"aligned_{contract.name}", columns=(*contract.columns, *times, *_ALIGNED),
+    columns = tuple(replace(c, since=c.since + (c.since > 1)) for c in contract.columns)
+    return replace(contract, name=f"aligned_{contract.name}", version=contract.version + 1,
+                   columns=(*columns, *times, *_ALIGNED),
                    doc=f"{contract.doc} With fleet time.", time_column=time.name,
                    duration_column="duration_ns" if contract.duration_column else None)
 

@@ -53,17 +53,17 @@ def arrange(batches: Sequence[Batch]) -> pa.Table:
 
 
 def _identity(batches: Sequence[Batch], lengths: npt.NDArray[np.int64], clock: str) -> dict[str, Any]:
-    headers = [batch.header for batch in batches]
-    starts = np.cumsum(lengths) - lengths
-    first = np.array([header.row0 for header in headers], dtype=np.int64) - starts
+    parts = [part for batch in batches for part in batch.parts]
+    counts = np.array([part.rows for part in parts], dtype=np.int64)
+    first = np.array([part.row0 for part in parts], dtype=np.int64) - (np.cumsum(counts) - counts)
     total = int(lengths.sum())
     return {
-        "host": _symbols([header.host for header in headers], lengths),
-        "producer": _symbols([header.producer for header in headers], lengths),
-        "epoch": _repeated([header.epoch for header in headers], lengths, np.int64),
-        "sequence": _repeated([header.sequence for header in headers], lengths, np.int64),
-        "row": pa.array(np.arange(total, dtype=np.int64) + np.repeat(first, lengths)),
-        clock: _symbols([header.clock for header in headers], lengths),
+        "host": _symbols([batch.header.host for batch in batches], lengths),
+        "producer": _symbols([part.producer for part in parts], counts),
+        "epoch": _repeated([part.epoch for part in parts], counts, np.int64),
+        "sequence": _repeated([part.sequence for part in parts], counts, np.int64),
+        "row": pa.array(np.arange(total, dtype=np.int64) + np.repeat(first, counts)),
+        clock: _symbols([part.clock for part in parts], counts),
     }
 
 

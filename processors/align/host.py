@@ -52,6 +52,8 @@ class Host:
     """Next sequence of derived topics."""
     samples_through: int | None = None
     bad_samples: int = 0
+    gathering: int = 0
+    """Rows that came since it was last looked what can go out; not in snapshots."""
 
     def next_sequence(self, topic: str) -> int:
         """Number the next derived batch for ``topic``."""

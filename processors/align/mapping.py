@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -49,6 +50,18 @@ class Route:
         host = self.forward(t)
         return int(self.fleet.apply(_one(host), _one(host)).time[0])
 
+    def latest(self) -> int:
+        """The fleet time after which no row of the batch can lie: when it was sent, where that is known."""
+        if self.sent is None:
+            return MAX_FLEET_NS
+        return max(int(self.fleet.apply(_one(self.sent), _one(self.sent)).time[0]), 0)
+
+    def maps_as(self, other: Route) -> bool:
+        """True where rows of both routes may be mapped at once: the same maps, and none that asks when a row was
+        sent."""
+        return (self.local is other.local and self.fleet is other.fleet
+                and (self.sent == other.sent or self.local is None or self.local.is_one_run()))
+
     def apply(self, times: Ints, ends: Ints) -> Mapped:
         """Fleet time of both arrays; bounds of the hops add up (and 1 ns for each rounding)."""
         if self.local is None:
@@ -65,29 +78,57 @@ def _one(t: int) -> Ints:
     return np.array([t], np.int64)
 
 
-def aligned(batch: Batch, route: Route) -> pa.RecordBatch:
-    """The rows of the batch's aligned contract: the raw columns, fleet time, bounds and state."""
-    raw, target = CONTRACTS[batch.header.contract], CONTRACTS[f"aligned_{batch.header.contract}"]
-    columns = dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True))
+def aligned(pieces: Sequence[tuple[Batch, Route]]) -> pa.RecordBatch:
+    """The rows of batches of one contract, one after the other, as rows of its aligned contract: the raw columns, fleet
+    time, bounds and state."""
+    contract = pieces[0][0].header.contract
+    raw, target = CONTRACTS[contract], CONTRACTS[f"aligned_{contract}"]
+    rows = pieces[0][0].rows if len(pieces) == 1 else pa.concat_batches([batch.rows for batch, _ in pieces])
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     starts = columns[str(raw.time_column)].to_numpy()
     ends = starts + columns[raw.duration_column].to_numpy() if raw.duration_column else starts
-    mapped = route.apply(starts, ends)
-    columns[str(target.time_column)] = pa.array(_possible(mapped, route))
+    mapped = _mapped(pieces, starts, ends)
+    columns[str(target.time_column)] = pa.array(mapped.time)
     if target.duration_column:
         columns[target.duration_column] = pa.array(np.maximum(mapped.end - mapped.time, 0))
     columns["err_ns"] = _bound(mapped.err_ns)
     columns["utc_err_ns"] = _bound(mapped.utc_err_ns)
     columns["alignment"] = pa.DictionaryArray.from_arrays(pa.array(mapped.state.astype(np.int32)), _WORDS)
-    return record_batch(target, columns, len(batch))
+    return record_batch(target, columns, rows.num_rows)
 
 
-def _possible(mapped: Mapped, route: Route) -> Ints:
-    """Fleet times; those without a bound, which may be absurd, are kept between 0 and when the batch was sent."""
+def _mapped(pieces: Sequence[tuple[Batch, Route]], starts: Ints, ends: Ints) -> Mapped:
+    """All rows mapped by the routes of their batches; neighbours that share a map are mapped at once."""
+    found: list[Mapped] = []
+    at = 0
+    for group in _groups(pieces):
+        stop = at + sum(len(batch) for batch, _ in group)
+        mapped = group[0][1].apply(starts[at:stop], ends[at:stop])
+        found.append(_possible(mapped, group))
+        at = stop
+    if len(found) == 1:
+        return found[0]
+    return Mapped(*(np.concatenate([getattr(m, name) for m in found]) for name in Mapped.__dataclass_fields__))
+
+
+def _groups(pieces: Sequence[tuple[Batch, Route]]) -> list[list[tuple[Batch, Route]]]:
+    groups: list[list[tuple[Batch, Route]]] = []
+    for piece in pieces:
+        if groups and piece[1].maps_as(groups[-1][0][1]):
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    return groups
+
+
+def _possible(mapped: Mapped, group: Sequence[tuple[Batch, Route]]) -> Mapped:
+    """Fleet times without a bound may be absurd: they are kept between 0 and when their batch was sent."""
     unsure = mapped.err_ns == NO_BOUND
     if not unsure.any():
-        return mapped.time
-    latest = MAX_FLEET_NS if route.sent is None else int(route.fleet.apply(_one(route.sent), _one(route.sent)).time[0])
-    return np.where(unsure, np.clip(mapped.time, 0, max(latest, 0)), mapped.time)
+        return mapped
+    latest = np.concatenate([np.full(len(batch), route.latest(), np.int64) for batch, route in group])
+    time = np.where(unsure, np.clip(mapped.time, 0, latest), mapped.time)
+    return replace(mapped, time=time, end=time + (mapped.end - mapped.time))
 
 
 def _bound(values: Ints) -> pa.Array:

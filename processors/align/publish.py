@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
 from fleetscope.contracts import CONTRACTS
-from fleetscope.contracts.batch import Batch, Header, StreamKey, from_rows, record_batch
+from fleetscope.contracts.batch import Batch, Header, Part, StreamKey, from_rows, record_batch
 from fleetscope.contracts.derived import ALIGNED_COUNTERS, ALIGNED_INVENTORY, ALIGNED_SPANS, COVERAGE, DEAD_LETTERS
 from fleetscope.contracts.topics import ALIGNED_TOPICS, COVERAGE_TOPIC, DEAD_LETTERS_TOPIC, SEGMENTS_TOPIC
 from fleetscope.step import Output
@@ -21,12 +21,21 @@ MARKED: Final = (ALIGNED_SPANS, ALIGNED_COUNTERS, ALIGNED_INVENTORY, COVERAGE)
 """Kinds whose topics carry the host's watermark also while no rows come."""
 
 
-def release_output(host: Host, batch: Batch, rows: pa.RecordBatch, late_before_ns: int | None) -> Output:
-    """An aligned batch: the identity of the raw one, the watermark of its host."""
-    name = f"aligned_{batch.header.contract}"
-    header = replace(batch.header, contract=name, version=CONTRACTS[name].version, min_time=None, max_time=None,
-                     watermark_ns=host.progress.watermark, late_before_ns=late_before_ns)
+def release_output(host: Host, batches: Sequence[Batch], rows: pa.RecordBatch, late_before_ns: int | None) -> Output:
+    """Aligned rows of raw batches, one after the other: each keeps its identity as a part; the host's watermark."""
+    first = batches[0].header
+    name = f"aligned_{first.contract}"
+    parts = tuple(_part(batch) for batch in batches)
+    header = replace(first, contract=name, version=CONTRACTS[name].version, rows=rows.num_rows, row0=0, min_time=None,
+                     max_time=None, dropped_rows=0, flushed_ticks=None, watermark_ns=host.progress.watermark,
+                     late_before_ns=late_before_ns, parts=parts)
     return Output(ALIGNED_TOPICS[name].name, Batch(header, rows))
+
+
+def _part(batch: Batch) -> Part:
+    header = batch.header
+    total = header.rows if header.row0 + len(batch) <= header.rows else None
+    return Part(header.producer, header.epoch, header.clock, header.sequence, header.row0, len(batch), total)
 
 
 def segment_output(host: Host, clock: str, segments: list[Segment]) -> Output:

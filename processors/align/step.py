@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fleetscope.contracts import CONTRACTS
 from fleetscope.contracts.batch import Batch, Header, StreamKey
 from fleetscope.contracts.topics import FLEET_SEGMENTS, RAW_TOPICS
 from fleetscope.ledger import Ledger
@@ -34,8 +36,8 @@ NS: Final = 1_000_000_000
 KEEP_NS: Final = 60 * NS
 FOREIGN_NS: Final = 300 * NS
 """How much of the map of a host is kept before its first row came."""
-DECISIVE: Final = ("clock_samples", "heartbeats")
-"""Kinds of batches that others may wait for."""
+GATHER_ROWS: Final = 32_768
+"""Rows of a host that go out in one message, at most where they came in smaller ones."""
 MARGIN_NS: Final = 1_000
 """Watermarks stay this far behind promises: pieces of a map meet with a rounding of some ns."""
 
@@ -88,9 +90,13 @@ class AlignStep:
             self._read_again(host, batch)
         else:
             self._take(host, batch)
-            if batch.header.contract not in DECISIVE and not self._ready(host, batch):
-                return state, []  # it waits, and nothing that others wait for has changed
+            if not self._moves(host, batch):  # it waits, for its clocks or for more rows to go out with
+                return state, list(self._maps(host)) if batch.header.contract == "clock_samples" else []
         return state, list(self._settle(host))
+
+    def gathered(self, state: AlignState) -> list[Output]:
+        """What waits only for more rows to go out with. A runner asks when no input is at hand."""
+        return [output for host in state.hosts.values() if host.gathering for output in self._settle(host)]
 
     def on_rejected(self, state: AlignState, header: Header) -> AlignState:
         """A message with a readable header became a dead letter: its rows are not lost without a trace."""
@@ -213,9 +219,7 @@ class AlignStep:
 
     def _settle(self, host: Host, *, final: bool = False) -> Iterator[Output]:
         """Everything that follows from what is known now."""
-        self._measuring().advance(host)
-        for name, ready in self._measuring().decided(host):
-            yield segment_output(host, name, ready)
+        yield from self._maps(host)
         yield from self._release(host, final)
         yield from self._account(host)
         before = host.progress.watermark
@@ -223,6 +227,23 @@ class AlignStep:
         if host.progress.watermark is not None and host.progress.watermark != before:
             self._forget(host)
             yield from watermarks(host, host.progress.watermark)
+
+    def _maps(self, host: Host) -> Iterator[Output]:
+        """What is decided of the host's clocks."""
+        self._measuring().advance(host)
+        for name, ready in self._measuring().decided(host):
+            yield segment_output(host, name, ready)
+
+    def _moves(self, host: Host, batch: Batch) -> bool:
+        """Whether to settle now. Rows alone decide nothing: they go out together, with the next heartbeat."""
+        contract = batch.header.contract
+        if contract == "heartbeats":
+            return True
+        host.gathering += max(len(batch), 1)
+        if contract == "clock_samples":
+            return any(lane.beats for key, lane in host.progress.lanes.items()
+                       if key.contract == contract and key.producer == batch.header.producer)
+        return host.gathering >= GATHER_ROWS and self._ready(host, batch)
 
     def _ready(self, host: Host, batch: Batch) -> bool:
         """True where the first waiting batch of the same lane could go out, or must."""
@@ -235,6 +256,8 @@ class AlignStep:
         return not len(queue[0]) or route.decided(int(queue[0].header.max_time or 0))
 
     def _release(self, host: Host, final: bool) -> Iterator[Output]:
+        host.gathering = 0
+        ready: dict[str, list[tuple[Batch, Route]]] = {}
         for key, queue in host.waiting.items():
             while queue:
                 batch = queue[0]
@@ -248,18 +271,22 @@ class AlignStep:
                 if len(batch) and not route.decided(int(batch.header.max_time or 0)):
                     break
                 queue.popleft()
-                yield self._released(host, batch, route)
+                ready.setdefault(key.contract, []).append((batch, route))
+        for pieces in ready.values():
+            for group in _together(pieces):
+                yield self._released(host, group)
 
-    def _released(self, host: Host, batch: Batch, route: Route) -> Output:
-        rows = aligned(batch, route)
+    def _released(self, host: Host, pieces: list[tuple[Batch, Route]]) -> Output:
+        rows = aligned(pieces)
         watermark = host.progress.watermark
         late_before = None
         if watermark is not None:
-            times = rows.column(rows.schema.get_field_index("start_ns" if batch.header.contract == "spans"
-                                                            else "time_ns")).to_numpy()
-            host.progress.tally(batch.header.stream).late += int(np.count_nonzero(times < watermark))
+            contract = CONTRACTS[f"aligned_{pieces[0][0].header.contract}"]
+            late = rows.column(str(contract.time_column)).to_numpy() < watermark
+            if late.any():
+                _count_late(host, [batch for batch, _ in pieces], late)
             late_before = None if watermark == END else watermark - round(self.lateness_s * NS)
-        return release_output(host, batch, rows, late_before)
+        return release_output(host, [batch for batch, _ in pieces], rows, late_before)
 
     def _route(self, host: Host, batch: Batch, final: bool) -> Route | None:
         """How to map the batch; None while it is not known."""
@@ -361,6 +388,27 @@ class AlignStep:
         host.fleet.forget_before(keep.valid_from)
         for clock in host.clocks.values():
             clock.map.forget_target_before(keep.valid_from)
+
+
+def _together(pieces: list[tuple[Batch, Route]]) -> Iterator[list[tuple[Batch, Route]]]:
+    """Neighbours up to GATHER_ROWS rows; a batch that has more goes alone."""
+    group: list[tuple[Batch, Route]] = []
+    rows = 0
+    for piece in pieces:
+        if group and rows + len(piece[0]) > GATHER_ROWS:
+            yield group
+            group, rows = [], 0
+        group.append(piece)
+        rows += len(piece[0])
+    if group:
+        yield group
+
+
+def _count_late(host: Host, batches: list[Batch], late: NDArray[np.bool_]) -> None:
+    at = 0
+    for batch in batches:
+        host.progress.tally(batch.header.stream).late += int(np.count_nonzero(late[at:at + len(batch)]))
+        at += len(batch)
 
 
 def _lane(batch: Batch) -> LaneKey:

@@ -168,6 +168,10 @@ class SegmentMap:
         """Source ticks below this are decided; None: nothing is."""
         return self.segments[-1].valid_to if self.segments else None
 
+    def is_one_run(self) -> bool:
+        """True where `apply` does not ask when a row was sent."""
+        return len(self._tables()) <= 1
+
     def forget_before(self, t: int) -> None:
         """Drop segments that end at or before source tick ``t``, but for the last one."""
         keep = next((i for i, s in enumerate(self.segments) if s.valid_to > t), len(self.segments) - 1)

@@ -6,7 +6,7 @@ Only rows that accounting looks at are kept: device work, submissions (track ``d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -62,13 +62,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of one message and where it stood."""
+    """Rows of one message and where it stood. ``lowest``: the lowest sequence of each stream in it."""
 
     rows: Rows
     topic: TopicPartition | None
     offset: int
-    stream: StreamKey
-    sequence: int
+    lowest: Mapping[StreamKey, int]
     needed_until: int
 
     def trimmed(self, edge_ns: int) -> Chunk | None:
@@ -78,7 +77,7 @@ class Chunk:
         needed = self.rows.keep > edge_ns
         if 2 * int(needed.sum()) >= len(needed):
             return self
-        return Chunk(self.rows.take(needed), self.topic, self.offset, self.stream, self.sequence, self.needed_until)
+        return Chunk(self.rows.take(needed), self.topic, self.offset, self.lowest, self.needed_until)
 
 
 def ints(array: pa.Array, null: int) -> Ints:

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from fleetscope.contracts.batch import Batch
-from fleetscope.ledger import Ledger, Range
+from fleetscope.contracts.batch import Batch, StreamKey
+from fleetscope.ledger import Ledger
 from fleetscope.step import TopicPartition
 from processors.windows import inventory, late
 from processors.windows.chunks import OTHER, Chunk, Rows, ints, read_spans
@@ -49,14 +49,15 @@ def take_again(host: Host, batch: Batch, max_span_ns: int, lookback_ns: int) -> 
 
 
 def _new_rows(ledger: Ledger, batch: Batch) -> Bools:
-    header = batch.header
-    if not len(batch):
-        return np.zeros(0, bool)
-    # how many rows the sequence had where it was produced is not known here: align publishes pieces
-    ranges: list[Range] = ledger.add(header.stream, header.sequence, header.row0, len(batch), None)
+    """Which rows had not been entered before; enters them. Their parts' totals are used where they are known."""
     new = np.zeros(len(batch), bool)
-    for start, stop in ranges:
-        new[start - header.row0:stop - header.row0] = True
+    at = 0
+    for part in batch.parts:
+        if part.rows:
+            for start, stop in ledger.add(part.stream(batch.header.contract), part.sequence, part.row0, part.rows,
+                                          part.total):
+                new[at + start - part.row0:at + stop - part.row0] = True
+        at += part.rows
     return new
 
 
@@ -112,8 +113,15 @@ def _keep(host: Host, batch: Batch, rows: Rows) -> None:
     kept = rows if needed.all() else rows.take(needed)
     origin = batch.origin
     at = TopicPartition(origin.topic, origin.partition) if origin else None
-    host.chunks.append(Chunk(kept, at, origin.offset if origin else 0, batch.header.stream, batch.header.sequence,
-                             int(kept.keep.max())))
+    host.chunks.append(Chunk(kept, at, origin.offset if origin else 0, _lowest(batch), int(kept.keep.max())))
+
+
+def _lowest(batch: Batch) -> dict[StreamKey, int]:
+    lowest: dict[StreamKey, int] = {}
+    for part in batch.parts:
+        stream = part.stream(batch.header.contract)
+        lowest[stream] = min(part.sequence, lowest.get(stream, part.sequence))
+    return lowest
 
 
 def _advance(host: Host, batch: Batch, topic: str, newest: int | None) -> None:

@@ -86,7 +86,8 @@ class Host:
         self.chunks = [c for c in (chunk.trimmed(edge) for chunk in self.chunks) if c is not None]
         lowest: dict[StreamKey, int] = {}
         for chunk in self.chunks:
-            lowest[chunk.stream] = min(chunk.sequence, lowest.get(chunk.stream, chunk.sequence))
+            for stream, sequence in chunk.lowest.items():
+                lowest[stream] = min(sequence, lowest.get(stream, sequence))
         for stream in self.ledger:
             top = (self.ledger.max_sequence(stream) or 0) + 1 - RECOGNISED
             self.ledger.forget(stream, min(top, lowest.get(stream, top)))

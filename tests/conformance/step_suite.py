@@ -52,8 +52,9 @@ def final_rows(outputs: Iterable[Output], ignore: frozenset[str] = frozenset()) 
     for output in outputs:
         header = output.batch.header
         names = KEYS.get(header.contract)
-        for index, row in enumerate(output.batch.rows.to_pylist()):
-            identity = (header.producer, header.epoch, header.sequence, header.row0 + index)
+        identities = [(part.producer, part.epoch, part.sequence, part.row0 + index)
+                      for part in output.batch.parts for index in range(part.rows)]
+        for identity, row in zip(identities, output.batch.rows.to_pylist(), strict=True):
             key = (output.topic, *((row[name] for name in names) if names else (header.host, *identity)))
             assert names or key not in stored, f"{key} came out twice"
             revision = row.pop("revision", 0)

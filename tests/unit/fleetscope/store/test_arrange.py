@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from fleetscope.contracts import CONTRACTS
-from fleetscope.contracts.batch import Batch, from_rows
+from fleetscope.contracts.batch import Batch, Part, from_rows
 from fleetscope.contracts.derived import ALIGNED, ALIGNED_HEARTBEATS, ALIGNED_SPANS, DERIVED, WINDOWS
 from fleetscope.errors import Origin
 from fleetscope.store.arrange import arrange, table_of
@@ -105,3 +105,14 @@ def test_rows_before_the_time_that_the_header_names_are_late_and_no_others() -> 
     assert len(set(times)) == 3
     assert times == sorted(times)
     assert table["late"].to_pylist() == [True, False, False, False, False, False, True, True]
+
+
+def test_rows_of_several_batches_in_one_message_keep_their_own_identities() -> None:
+    parts = (Part("h1/agent", 3, "dev0", 40, 0, 2, 2), Part("h1/other", 5, "monotonic_raw", 7, 10, 1, 30))
+    table = arrange([spans(3, parts=parts), spans(2, offset=1)])
+    assert table["producer"].to_pylist()[:4] == ["h1/agent", "h1/agent", "h1/other", spans().header.producer]
+    assert table["epoch"].to_pylist()[:3] == [3, 3, 5]
+    assert table["sequence"].to_pylist()[:3] == [40, 40, 7]
+    assert table["row"].to_pylist()[:3] == [0, 1, 10]
+    assert table["clock"].to_pylist()[:3] == ["dev0", "dev0", "monotonic_raw"]
+    assert table["row"].to_pylist()[3:] == [spans().header.row0, spans().header.row0 + 1]

@@ -26,19 +26,25 @@ def host(seconds: float) -> int:
 
 @dataclass
 class Feed:
-    """One producer of host h1. Times are seconds of the host's clock since the models' start."""
+    """One producer of host h1. Times are seconds of the host's clock since the models' start.
+
+    ``busy``: the next batch is at hand already, so that nobody asks the step for what it gathers.
+    """
 
     step: AlignStep
     state: AlignState
     device: Model = field(default_factory=lambda: Model(100_000_000, ppm=20.0))
     producer: str = "h1/agent"
     epoch: int = 1
+    busy: bool = False
     batches: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     rows: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     outputs: list[Output] = field(default_factory=list)
 
     def give(self, batch: Batch) -> list[Output]:
         self.state, out = self.step.on_batch(self.state, batch)
+        if not self.busy:
+            out = out + self.step.gathered(self.state)
         self.outputs += out
         return out
 

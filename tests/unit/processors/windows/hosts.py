@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pyarrow as pa
 
 from fleetscope.contracts import CONTRACTS
 from fleetscope.contracts.batch import Batch, Header, from_rows
@@ -44,6 +46,15 @@ class Feed:
 
     def close(self) -> None:
         self.mark(CLOSED)
+
+
+def together(*batches: Batch) -> Batch:
+    """One message with the rows of several batches of spans, as `align` gathers them."""
+    rows = pa.concat_batches([batch.rows for batch in batches])
+    parts = tuple(part._replace(total=part.row0 + part.rows) for batch in batches for part in batch.parts)
+    header = replace(batches[0].header, version=2, rows=rows.num_rows, parts=parts,
+                     watermark_ns=batches[-1].header.watermark_ns)
+    return Batch(header, rows)
 
 
 def span(track: str, start: int, duration: int, device: str | None = "dev0", **more: Any) -> Row:

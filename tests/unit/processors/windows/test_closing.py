@@ -12,7 +12,7 @@ from fleetscope.contracts.codec import decode, encode
 from fleetscope.errors import Origin
 from fleetscope.step import Output, TopicPartition, replay
 from processors.windows.step import WindowsStep
-from tests.unit.processors.windows.hosts import TOPICS, Feed, counter, coverage, fact, span
+from tests.unit.processors.windows.hosts import TOPICS, Feed, counter, coverage, fact, span, together
 
 STEP = WindowsStep(window_ns=1000, lookback_ns=500)
 
@@ -140,6 +140,16 @@ def test_a_repeat_is_dropped_and_counted() -> None:
     feed.mark(1000)
     row = run(feed)[0]
     assert (row["kernels"], row["received_rows"], row["redelivered_rows"]) == (2, 2, 2)
+
+
+def test_rows_of_several_batches_in_one_message_are_known_by_their_own_identities() -> None:
+    feed = Feed()
+    first, second, third = (feed.spans(kernel(at), kernel(at + 50)) for at in (100, 200, 300))
+    feed.messages[1:] = [("aligned.spans", together(first, second)), ("aligned.spans", together(second, third)),
+                         ("aligned.spans", third)]
+    feed.mark(1000)
+    row = run(feed)[0]
+    assert (row["kernels"], row["received_rows"], row["redelivered_rows"]) == (6, 6, 6)
 
 
 def test_the_revision_is_the_highest_offset_taken_from_the_host() -> None:
