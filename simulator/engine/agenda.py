@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from simulator.engine.layout import Ints, compiled
+from simulator.engine.layout import NEVER, Ints, compiled
 
 
 @compiled
 def set_due(due: Ints, winners: Ints, entity: int, at_ns: int) -> None:
-    """Entity's next event is at ``at_ns`` (NEVER: none)."""
+    """Entity's next event is at ``at_ns``."""
     if due[entity] == at_ns:
         return
     due[entity] = at_ns
@@ -22,6 +22,12 @@ def set_due(due: Ints, winners: Ints, entity: int, at_ns: int) -> None:
         right = winners[(node << 1) + 1]
         winners[node] = left if due[left] <= due[right] else right
         node >>= 1
+
+
+@compiled
+def clear_due(due: Ints, winners: Ints, entity: int) -> None:
+    """Entity has no next event."""
+    set_due(due, winners, entity, int(NEVER))  # int: numba would compile a copy for the literal
 
 
 def tree_size(entities: int) -> int:

@@ -32,7 +32,7 @@ from simulator.engine.layout import (
     State,
     compiled,
 )
-from simulator.engine.program import COLLECTIVE, COMPUTE, COPY_IN, COPY_OUT, QUEUES, VECTOR
+from simulator.engine.program import COLLECTIVE, COMPUTE, COPY_IN, QUEUES
 from simulator.engine.shares import overlapped_ns
 
 _MATRIX: Final = CODE["compute_matrix"]
@@ -125,7 +125,7 @@ def _charge_idle(s: State, device: int, span: int) -> None:
 def _charge_busy(s: State, device: int, span: int) -> None:
     base = device * QUEUES
     charged = s.charged[device]
-    queue = _first(s, base, COMPUTE, VECTOR)
+    queue = _first(s, base, int(COMPUTE))
     if queue >= 0:
         if s.lanes[base + queue].state == MOVING:
             _charge_kernel(s, device, queue, span)
@@ -136,7 +136,7 @@ def _charge_busy(s: State, device: int, span: int) -> None:
     if state >= MEETING:
         charged[_PEERS if state == MEETING else _NETWORK] += span
         return
-    queue = _first(s, base, COPY_IN, COPY_OUT)
+    queue = _first(s, base, int(COPY_IN))
     if s.lanes[base + queue].state == MOVING:
         _charge_copy(s, device, queue, span)
     else:
@@ -144,8 +144,9 @@ def _charge_busy(s: State, device: int, span: int) -> None:
 
 
 @compiled
-def _first(s: State, base: int, one: int, two: int) -> int:
-    """Of two queues the one whose head started first (then the first); −1: neither runs."""
+def _first(s: State, base: int, one: int) -> int:
+    """Of this queue and the next the one whose head started first (then the first); −1: neither runs."""
+    two = one + 1
     a, b = s.lanes[base + one], s.lanes[base + two]
     if a.state < FIXED:
         return two if b.state >= FIXED else -1

@@ -66,7 +66,7 @@ def _change(s: State, entity: int, now: int) -> None:
     change = s.changes[s.meta[NEXT_CHANGE]]
     s.meta[NEXT_CHANGE] += 1
     after = s.meta[NEXT_CHANGE]
-    set_due(s.due, s.winners, entity, s.changes[after].at if after < s.changes.size else NEVER)
+    set_due(s.due, s.winners, entity, s.changes[after].at if after < s.changes.size else int(NEVER))
     if change.what == CAP_CHANGE:
         cap_clock(s, change.index, int(change.value), now)
     elif change.what == SLOWNESS_CHANGE:
@@ -141,4 +141,4 @@ def core() -> Callable[[State, int], int]:
             if s.meta[ERROR_CODE] != 0:
                 return int(s.meta[ERROR_CODE])
 
-    return cast(Callable[[State, int], int], numba.njit(cache=True)(advance))
+    return cast(Callable[[State, int], int], numba.njit(cache=True, error_model="numpy", _nrt=False)(advance))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from simulator.engine.agenda import set_due
+from simulator.engine.agenda import clear_due, set_due
 from simulator.engine.charge import account, settle
 from simulator.engine.layout import (
     AWAIT_ROOM,
@@ -18,7 +18,6 @@ from simulator.engine.layout import (
     FIXED,
     MEETING,
     MOVING,
-    NEVER,
     ROUNDING_NS,
     STRIDE,
     State,
@@ -70,7 +69,7 @@ def _try_start(s: State, device: int, queue: int, now: int) -> None:
     op = head_op(s, device, queue)
     if op.wait_queue >= 0 and s.lanes[device * QUEUES + op.wait_queue].head <= op.wait_number:
         lane.state = BLOCKED
-        set_due(s.due, s.winners, s.threads.size + index, NEVER)
+        clear_due(s.due, s.winners, s.threads.size + index)
         return
     settle(s, device, now)
     d = s.devices[device]
@@ -79,7 +78,7 @@ def _try_start(s: State, device: int, queue: int, now: int) -> None:
     lane.start = now
     if queue == COLLECTIVE:
         lane.state = MEETING
-        set_due(s.due, s.winners, s.threads.size + index, NEVER)
+        clear_due(s.due, s.winners, s.threads.size + index)
         _meet(s, op, now)
         return
     fixed = whole_ns(op.fixed)
@@ -107,7 +106,7 @@ def _move(s: State, device: int, queue: int, now: int) -> None:
         lane.remaining = float(op.link_bytes)
         lane.flow = 4 * device + 2 * (queue - COPY_IN) + (1 if op.flags & REMOTE_NUMA else 0)
         activate(s, lane.flow)
-    set_due(s.due, s.winners, s.threads.size + index, NEVER)
+    clear_due(s.due, s.winners, s.threads.size + index)
 
 
 @compiled
@@ -127,7 +126,7 @@ def finish(s: State, device: int, queue: int, now: int) -> None:
     lane.state = EMPTY
     lane.head += 1
     if lane.tail == lane.head:
-        set_due(s.due, s.winners, s.threads.size + index, NEVER)
+        clear_due(s.due, s.winners, s.threads.size + index)
     else:
         arrival = head_op(s, device, queue).arrival
         if arrival > now:
@@ -210,7 +209,7 @@ def _move_group(s: State, group: int, now: int) -> None:
         mark_device(s, s.members[i])
     activate(s, flow)
     mark_group(s, group)
-    set_due(s.due, s.winners, s.threads.size * (1 + QUEUES) + group, NEVER)
+    clear_due(s.due, s.winners, s.threads.size * (1 + QUEUES) + group)
 
 
 @compiled
@@ -222,14 +221,15 @@ def group_event(s: State, group: int, now: int) -> None:
     if g.state == FIXED and g.bytes > 0.0:
         _move_group(s, group, now)
         return
-    set_due(s.due, s.winners, s.threads.size * (1 + QUEUES) + group, NEVER)
+    clear_due(s.due, s.winners, s.threads.size * (1 + QUEUES) + group)
     moving = g.state == MOVING
     over = min(0.0, g.remaining - (now - g.anchor) * g.rate)
+    queue = int(COLLECTIVE)  # int: numba would compile copies of what follows for the literal
     g.state = EMPTY
     g.arrived = 0
     if moving:
         deactivate(s, 4 * s.threads.size + group)
     for i in range(g.first, g.last):
         if moving:
-            account(s, s.members[i], COLLECTIVE, over)
-        finish(s, s.members[i], COLLECTIVE, now)
+            account(s, s.members[i], queue, over)
+        finish(s, s.members[i], queue, now)

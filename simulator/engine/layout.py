@@ -103,6 +103,7 @@ SERIES: Final = ("clock_mhz", "power_w", "temperature_c", "matrix_ns", "vector_n
 (CLOCK_MHZ, POWER_W, TEMPERATURE_C, MATRIX_NS, VECTOR_NS, SRAM_NS, NOC_NS, HBM_NS, SPILL_NS, FLOP, HBM_BYTES, IN_BYTES,
  OUT_BYTES, FABRIC_BYTES, THROTTLED_NS, BUSY) = range(16)
 ENERGY_J: Final = BUSY + QUEUES
+SERIES_COUNT: Final = len(SERIES)
 CAUSE_COUNT: Final = len(NAMES)
 
 _I, _F = np.int64, np.float64
@@ -184,4 +185,4 @@ class State(NamedTuple):
 
 def compiled(function: F) -> F:
     """Compile on first use, without fast-math: the same bits on every machine."""
-    return cast(F, numba.njit(function))
+    return cast(F, numba.njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))

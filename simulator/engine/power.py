@@ -18,6 +18,7 @@ from simulator.engine.layout import (
     POWER_W,
     READING_NS,
     READING_ROWS,
+    SERIES_COUNT,
     SLOT_NS,
     SLOT_ROWS,
     TEMPERATURE_C,
@@ -105,7 +106,8 @@ def _close_slot(s: State, device: int, now: int) -> None:
         row[2 + best] += step
         charged[best] -= step
         missing -= step
-    charged[:] = 0.0
+    for cause in range(CAUSE_COUNT):
+        charged[cause] = 0.0
 
 
 @compiled
@@ -116,8 +118,9 @@ def _close_reading(s: State, device: int, now: int) -> None:
     s.meta[READING_ROWS] += 1
     row[0] = now
     row[1] = device
-    row[2:] = s.tick[device]
+    for value in range(SERIES_COUNT):
+        row[2 + value] = s.tick[device, value]
+        s.tick[device, value] = 0.0
     row[2 + CLOCK_MHZ] = d.mhz
-    row[2 + POWER_W] = s.tick[device, ENERGY_J] * 1e9 / s.meta[READING_NS]
+    row[2 + POWER_W] = row[2 + ENERGY_J] * 1e9 / s.meta[READING_NS]
     row[2 + TEMPERATURE_C] = d.celsius
-    s.tick[device] = 0.0

@@ -101,8 +101,9 @@ def end_ns(now: int, remaining: float, rate: float) -> int:
 def _group(s: State, group: int, now: int) -> None:
     g = s.groups[group]
     rate = FASTEST
+    queue = int(COLLECTIVE)
     for i in range(g.first, g.last):
-        rate = min(rate, granted_rate(s, s.members[i], COLLECTIVE))
+        rate = min(rate, granted_rate(s, s.members[i], queue))
     if rate == g.rate:
         return
     for i in range(g.first, g.last):

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from simulator.causes import CODE
-from simulator.engine.agenda import set_due
+from simulator.engine.agenda import clear_due, set_due
 from simulator.engine.charge import settle
 from simulator.engine.lanes import whole_ns
 from simulator.engine.layout import (
@@ -38,7 +38,6 @@ from simulator.engine.layout import (
     LOADED,
     NAME,
     NEEDY,
-    NEVER,
     PENDING,
     QUEUE,
     READY,
@@ -80,11 +79,11 @@ def thread_event(s: State, rank: int, now: int) -> None:
         if s.lanes[rank * QUEUES + t.wait_queue].head > t.wait_number:
             _return(s, rank, now)
         else:
-            set_due(s.due, s.winners, rank, NEVER)
+            clear_due(s.due, s.winners, rank)
     elif _all_done(s, rank):
         _return(s, rank, now)
     else:
-        set_due(s.due, s.winners, rank, NEVER)
+        clear_due(s.due, s.winners, rank)
 
 
 @compiled
@@ -138,7 +137,7 @@ def _end_program(s: State, rank: int, now: int) -> None:
     t.contention = 0.0
     t.needs = 1
     s.meta[NEEDY] += 1
-    set_due(s.due, s.winners, rank, NEVER)
+    clear_due(s.due, s.winners, rank)
 
 
 @compiled
@@ -182,7 +181,7 @@ def _at_gate(s: State, rank: int, now: int) -> None:
     column = s.calls[rank]
     if not _has_room(s, rank, column[QUEUE, t.pc]):
         t.state = AWAIT_ROOM
-        set_due(s.due, s.winners, rank, NEVER)
+        clear_due(s.due, s.winners, rank)
         return
     if s.devices[rank].running == 0:
         settle(s, rank, now)
@@ -212,10 +211,10 @@ def _called(s: State, rank: int, now: int) -> None:
         t.wait_number = s.numbers[rank, column[WAIT_FOR, pc]]
     if t.wait_queue >= 0 and s.lanes[rank * QUEUES + t.wait_queue].head <= t.wait_number:
         t.state = AWAIT_OP
-        set_due(s.due, s.winners, rank, NEVER)
+        clear_due(s.due, s.winners, rank)
     elif kind == SYNC and not _all_done(s, rank):
         t.state = AWAIT_ALL
-        set_due(s.due, s.winners, rank, NEVER)
+        clear_due(s.due, s.winners, rank)
     else:
         _return(s, rank, now)
 
