@@ -72,7 +72,7 @@ def points(title: str, rows: Sequence[str], series: Sequence[Series], unit: str)
 
 def matrix(title: str, rows: Sequence[str], columns: Sequence[str], counts: Mapping[tuple[str, str], int]) -> str:
     """Counts by (row, column), shaded by the share of their row; columns are named at an angle."""
-    side = min(46.0, (WIDTH - LABEL - 60) / max(len(columns), 1))
+    side = min(46.0, (WIDTH - LABEL - 100) / max(len(columns), 1))
     top = TOP + 110
     height = top + 26 * len(rows) + 16
     parts = [_text(LABEL - 8, top - 8, "true ↓  given →", "end")]

@@ -14,14 +14,12 @@ from fleetscope.store.abstract import Store
 from simulator.clocks import NS, Ints
 from simulator.fleet import FleetConfig
 from simulator.grading.fleet_time import HostTime
-from simulator.grading.shares import RowCounts, true_windows
+from simulator.grading.shares import SILENT, RowCounts, true_windows
 from simulator.grading.verdicts import MISSING, WITHHELD, answers, score, true_verdicts
 from simulator.segments import integers
 from simulator.truth import Causes, Incident
 
 MIN_COVERAGE: Final = 0.95
-SILENT: Final = frozenset({"host_silent", "device_vanished"})
-"""Planted incidents in which there is nothing to see: their time is not covered."""
 
 Floats = NDArray[np.float64]
 Window = tuple[Floats, str]

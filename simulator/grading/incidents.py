@@ -14,7 +14,7 @@ from fleetscope.store.abstract import Store
 from simulator.clocks import NS
 from simulator.fleet import FleetConfig
 from simulator.grading.fleet_time import HostTime
-from simulator.grading.shares import RowCounts
+from simulator.grading.shares import SILENT, RowCounts
 from simulator.truth import Truth
 
 Score = dict[str, dict[str, float | int | None]]
@@ -71,7 +71,10 @@ def _same(planted: Span, reported: Span, tolerance_ns: int) -> bool:
 
 def planted_incidents(truth: Truth, times: dict[str, HostTime], rows: dict[str, RowCounts], window_ns: int,
                       until_ns: int) -> list[Span]:
-    """What the truth says happened before ``until_ns``, and the losses that follow from the rows that were missed."""
+    """What the truth says happened before ``until_ns``, and the losses that follow from the rows that were missed.
+
+    What was missed because a host or device was silent is that incident, and no loss besides.
+    """
     result = []
     for item in truth.incidents():
         if item.start_true_ns < until_ns and item.host in times:
@@ -79,7 +82,7 @@ def planted_incidents(truth: Truth, times: dict[str, HostTime], rows: dict[str, 
             result.append(Span(item.kind, item.host, item.device, int(start), int(end), int(start)))
     over = {host: int(time.at(np.array([until_ns]))[0]) for host, time in times.items()}
     for host, counts in sorted(rows.items()):
-        own = [item for item in result if item.kind == LOSS and item.host == host]
+        own = [item for item in result if item.kind in {LOSS, *SILENT} and item.host == host]
         result += [loss for loss in losses(host, counts, times[host], window_ns)
                    if loss.start_ns < over[host] and not any(_same(item, loss, 0) for item in own)]
     return result

@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 
 BIN_NS: Final = 10_000_000
 """Rows are counted in bins of true time this long."""
+SILENT: Final = frozenset({"host_silent", "device_vanished"})
+"""Planted incidents in which there is nothing to see: their time is not covered."""
 _PUBLISHED: Final = frozenset({"lost", "corrupted"})
 """Fates of rows that are among the published ones too."""
 _TO_STATE: Final = np.zeros((len(NAMES), len(STATE_NAMES)), dtype=np.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from fleetscope.store.abstract import Store
 from fleetscope.store.arrange import arrange
 from fleetscope.store.migrate import migrate
 from simulator.clocks import NS
-from simulator.grading.incidents import Span, incident_score, losses, reported_incidents
+from simulator.grading.incidents import Span, incident_score, losses, planted_incidents, reported_incidents
 from simulator.grading.shares import BIN_NS
+from simulator.truth import Truth, TruthSink
 from tests.unit.simulator.fleets import config
 from tests.unit.simulator.grading.cases import START_NS, all_rows, host_time
 
@@ -85,3 +87,16 @@ def test_stored_incidents_are_told_when_their_evidence_says_or_their_first_windo
     assert (one.host, one.told_ns) == ("sim00", START_NS + NS)
     assert one.end_ns > START_NS + 10**6 * NS
     assert (other.host, other.end_ns, other.told_ns) == ("sim01", START_NS + 2 * NS, START_NS + 7)
+
+
+def test_what_was_missed_in_a_silence_is_no_loss_besides(tmp_path: Path) -> None:
+    sink = TruthSink(tmp_path)
+    sink.incident("host_silent", "a", None, 2 * NS, 3 * NS)
+    sink.incident("throttling", "a", "dev0", 99 * NS, 100 * NS)  # after the workload
+    sink.incident("throttling", "gone", None, 0, NS)  # no host of this run
+    sink.finish({}, {})
+    missed = np.zeros(8 * NS // BIN_NS + 1, dtype=np.int64)
+    missed[200:300] = 100  # in the silence
+    missed[500:600] = 10
+    found = planted_incidents(Truth.load(tmp_path), {"a": host_time()}, {"a": all_rows(8, missed)}, NS, 8 * NS)
+    assert [(item.kind, (item.start_ns - START_NS) // NS) for item in found] == [("host_silent", 2), ("data_loss", 5)]
