@@ -153,7 +153,8 @@ class Filler:
             gap_ns=gap, call_ns=call, driver_ns=driver, request=np.full(count, request, dtype=np.int64),
             matrix_ns=times[0], vector_ns=times[1], sram_ns=times[2], noc_ns=times[3], hbm_ns=times[4],
             spill_ns=times[5], fixed_ns=times[6], conflict=times[7], link_bytes=integers[0], flops=integers[1],
-            bytes=integers[2], quantities=table.quantities[layout.row], **{**fixed, "sequence": self._numbered(layout, sequences)})
+            bytes=integers[2], quantities=table.quantities[layout.row],
+            **{**fixed, "sequence": self._numbered(layout, sequences)})
 
     @staticmethod
     def _numbered(layout: Layout, sequences: Ints) -> Ints:

@@ -5,28 +5,30 @@ speculative decoding. One step is planned at a time, for all ranks of a replica;
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from fleetscope.errors import UsageError
 from simulator.engine.program import Program
-from simulator.machine import Machine
 from simulator.work.arrivals import arrivals
 from simulator.work.batcher import Batch, Batcher, Group
 from simulator.work.crew import Crew
 from simulator.work.layout import Layout
-from simulator.work.operators import KV_BLOCK_TOKENS, all_gather_bytes, all_reduce_bytes
+from simulator.work.operators import KV_BLOCK_TOKENS, Cost, all_gather_bytes, all_reduce_bytes
 from simulator.work.plan import WARM_UP_NS, Conditions, Gauges, Plan, Seat
 from simulator.work.serving_calls import SWAP_COPIES, Shape, StageCalls
 from simulator.work.serving_config import ServingConfig, Speculation, budget_blocks, communicators
-from simulator.work.table import Message, Table, ring_rounds, table
-from simulator.work.transformer import costs, rank_kv_bytes
+from simulator.work.table import Lowerer, Message, Table, ring_rounds
+from simulator.work.transformer import attention_cost, costs, rank_kv_bytes
 
 INPUT_BYTES_PER_TOKEN: Final = 4_096
 """Token ids, positions, page tables and masks."""
 OUTPUT_BYTES_PER_SEQUENCE: Final = 1_024
 _AFTER_STEP_NS: Final = 5_000
+_AHEAD: Final = 32
+"""Decode steps lowered at once."""
 _ARRIVALS, _LENGTHS = 1, 2
 """Purposes of random streams."""
 
@@ -52,6 +54,8 @@ class ServingPlanner:
             (config.prompt, config.output), np.random.default_rng([*key, _LENGTHS]),
             budget_blocks(config, [seat.machine for seat in seats]), drafted=guess.tokens if guess else 0,
             acceptance=guess.acceptance if guess else 0.0)
+        self._machines = list(dict.fromkeys(seat.machine for seat in seats))
+        self._lowerers = [Lowerer(machine) for machine in self._machines]
         self._start_ns = start_ns
         self._layouts: dict[Shape, list[Layout]] = {}
         self._step = 0
@@ -84,14 +88,14 @@ class ServingPlanner:
         found = []
         for rank, seat in enumerate(self._crew.seats):
             layers = self.config.layers_of(rank // self.config.tensor_parallel)
-            kind = (id(seat.machine), layers)
+            kind = (self._machines.index(seat.machine), layers)
             if kind not in tables:
-                tables[kind] = self._table(batch, seat.machine, layers)
+                tables[kind] = self._table(batch, self._lowerers[kind[0]], layers)
             found.append(tables[kind])
         request = self._first_rank << 32 | batch.request if batch.request >= 0 else -1
         return self._crew.programs(self._layouts[shape], found, conditions, request)
 
-    def _table(self, batch: Batch, machine: Machine, layers: int) -> Table:
+    def _table(self, batch: Batch, lowerer: Lowerer, layers: int) -> Table:
         config, model = self.config, self.config.model
         rows = [cost for group in batch.groups for cost in costs(model, group, config.tensor_parallel)]
         if batch.drafted and config.speculation:
@@ -111,7 +115,14 @@ class ServingPlanner:
                          Message(all_gather_bytes(logits, ranks), logits, ring_rounds(ranks)),
                          Message(hidden, hidden)]
         messages.append(Message(8 * sampled, 8 * sampled, ring_rounds(self.ranks)))
-        return table(machine, rows, copies, messages)
+        return lowerer.table(rows, copies, messages, lambda: self._next_attention(batch))
+
+    def _next_attention(self, batch: Batch) -> list[Cost]:
+        """Attention of the next decode steps while nobody comes or goes; the other kernels stay the same."""
+        model, ranks = self.config.model, self.config.tensor_parallel
+        return [attention_cost(model, replace(group, pairs=group.pairs + ahead * group.tokens,
+                                              keys=group.keys + ahead * group.tokens), ranks)
+                for group in batch.groups if group.tokens == group.sequences for ahead in range(1, _AHEAD)]
 
     def _layout(self, shape: Shape, rank: int) -> Layout:
         return StageCalls(self.config, shape, self._crew.seats[rank], rank, self.groups, self._first_group).layout()

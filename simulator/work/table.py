@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from simulator.physics.lower import QUANTITIES, Work, lower
 from simulator.physics.roofline import tile_share
 from simulator.physics.sram import GATHER
 from simulator.work.operators import Cost
+
+_KEPT: Final = 4_096
+"""Lowered kernels kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +52,70 @@ def needs(kernels: Sequence[Cost], machine: Machine) -> Work:
                 np.where(gathers > 0, float(GATHER), 1.0), np.full(len(rows), np.nan))
 
 
+class Lowerer:
+    """Makes tables for one machine. Kernels that recur are lowered once; those likely to come next, with those at hand.
+
+    A row is the same whenever it is lowered: what is kept changes no table.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._place: dict[Cost, int] = {}
+        self._times = np.empty((_KEPT, 8))
+        self._counts = np.empty((_KEPT, 2 + len(QUANTITIES)), dtype=np.int64)
+
+    def table(self, kernels: Sequence[Cost], copies: Sequence[int] = (), messages: Sequence[Message] = (),
+              likely: Callable[[], Sequence[Cost]] = tuple) -> Table:
+        """Rows in the order given; ``copies`` in bytes. The engine charges device memory for what copies and
+        collectives move. ``likely`` is asked when a kernel is new."""
+        k, c, n = len(kernels), len(copies), len(messages)
+        times = np.zeros((8, k + c + n + 1))
+        times[7] = 1.0
+        integers = np.full((3, k + c + n + 1), NONE, dtype=np.int64)
+        integers[0] = 0
+        quantities = np.zeros((k + c + n + 1, len(QUANTITIES)), dtype=np.int64)
+        if k:
+            rows = self._lowered(kernels, likely)
+            times[:, :k] = self._times[rows].T
+            integers[1:, :k] = self._counts[rows, :2].T
+            quantities[:k] = self._counts[rows, 2:]
+        moved = [*copies, *(message.link_bytes for message in messages)]
+        integers[0, k:-1] = moved
+        integers[2, k:-1] = [*copies, *(message.payload_bytes for message in messages)]
+        times[6, k:-1] = [self._machine.dma_setup_ns] * c + [self._machine.fabric_latency_ns * m.rounds
+                                                             for m in messages]
+        return Table(times, integers, quantities)
+
+    def _lowered(self, kernels: Sequence[Cost], likely: Callable[[], Sequence[Cost]]) -> list[int]:
+        """Where the kernels are kept."""
+        place = self._place
+        try:
+            return [place[cost] for cost in kernels]
+        except KeyError:
+            self._lower(kernels, likely())
+        return [place[cost] for cost in kernels]
+
+    def _lower(self, kernels: Sequence[Cost], likely: Sequence[Cost]) -> None:
+        place, most = self._place, len(kernels) + len(likely)
+        if len(place) + most > len(self._times):
+            place.clear()
+            if most > len(self._times):
+                self._times = np.empty((2 * most, self._times.shape[1]))
+                self._counts = np.empty((2 * most, self._counts.shape[1]), dtype=np.int64)
+        new = [cost for cost in dict.fromkeys((*kernels, *likely)) if cost not in place]
+        low = lower(needs(new, self._machine), self._machine)
+        first = len(place)
+        at = slice(first, first + len(new))
+        self._times[at] = np.stack([low.matrix_ns, low.vector_ns, low.sram_ns, low.noc_ns, low.hbm_ns, low.spill_ns,
+                                    low.fixed_ns, low.conflict], axis=1)
+        self._counts[at, 0], self._counts[at, 1], self._counts[at, 2:] = low.flops, low.bytes, low.quantities()
+        place.update((cost, first + index) for index, cost in enumerate(new))
+
+
 def table(machine: Machine, kernels: Sequence[Cost], copies: Sequence[int] = (),
           messages: Sequence[Message] = ()) -> Table:
-    """Rows in the order given; ``copies`` in bytes. The engine charges device memory for what copies and
-    collectives move."""
-    k, c, n = len(kernels), len(copies), len(messages)
-    times = np.zeros((8, k + c + n + 1))
-    times[7] = 1.0
-    integers = np.full((3, k + c + n + 1), NONE, dtype=np.int64)
-    integers[0] = 0
-    quantities = np.zeros((k + c + n + 1, len(QUANTITIES)), dtype=np.int64)
-    if k:
-        low = lower(needs(kernels, machine), machine)
-        for row, column in enumerate((low.matrix_ns, low.vector_ns, low.sram_ns, low.noc_ns, low.hbm_ns, low.spill_ns,
-                                      low.fixed_ns, low.conflict)):
-            times[row, :k] = column
-        integers[1, :k], integers[2, :k] = low.flops, low.bytes
-        quantities[:k] = low.quantities()
-    moved = [*copies, *(message.link_bytes for message in messages)]
-    integers[0, k:-1] = moved
-    integers[2, k:-1] = [*copies, *(message.payload_bytes for message in messages)]
-    times[6, k:-1] = [machine.dma_setup_ns] * c + [machine.fabric_latency_ns * m.rounds for m in messages]
-    return Table(times, integers, quantities)
+    """One table of a machine; see `Lowerer.table`."""
+    return Lowerer(machine).table(kernels, copies, messages)
 
 
 def ring_rounds(ranks: int) -> int:

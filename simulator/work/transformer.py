@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from simulator.work.batcher import Group
@@ -30,13 +31,26 @@ def kv_width(model: Transformer, ranks: int) -> int:
     return max(model.kv_width // ranks, min(model.head_width, model.kv_width))
 
 
+def attention_cost(model: Transformer, group: Group, ranks: int = 1) -> Cost:
+    """Attention of one layer on one rank."""
+    return attention(group.pairs, group.tokens, group.keys, model.hidden // ranks, kv_width(model, ranks),
+                     model.head_width, model.activation_bytes, model.kv_bytes, sequences=max(1, group.sequences))
+
+
 def costs(model: Transformer, group: Group, ranks: int = 1) -> list[Cost]:
     """Work of one rank for one micro-batch, a row each of ``ROWS``.
 
     Matrices are split by columns, then by rows (Shoeybi et al., 2019): norms and embedding are repeated on every rank.
     """
-    t, sampled, h, a, w = group.tokens, group.sampled, model.hidden, model.activation_bytes, model.weight_bytes
-    kv = kv_width(model, ranks)
+    rows = list(_dense(model, group.tokens, group.sampled, ranks))
+    rows.insert(ROW["attention"], attention_cost(model, group, ranks))
+    return rows
+
+
+@lru_cache(maxsize=2_048)
+def _dense(model: Transformer, tokens: int, sampled: int, ranks: int) -> tuple[Cost, ...]:
+    """All rows but attention: they depend on counts of tokens alone."""
+    t, h, a, w = tokens, model.hidden, model.activation_bytes, model.weight_bytes
     normed = norm(t, h, a)
     if model.experts:
         used = model.experts_used
@@ -46,13 +60,11 @@ def costs(model: Transformer, group: Group, ranks: int = 1) -> list[Cost]:
     else:
         up, down = matmul(t, h, 2 * model.ffn // ranks, w, a), matmul(t, model.ffn // ranks, h, w, a)
         width = model.ffn // ranks
-    return [
-        lookup(t, h, 2, a), normed, matmul(t, h, h // ranks + 2 * kv, w, a),
-        attention(group.pairs, t, group.keys, h // ranks, kv, model.head_width, a, model.kv_bytes,
-                  sequences=max(1, group.sequences)),
+    return (
+        lookup(t, h, 2, a), normed, matmul(t, h, h // ranks + 2 * kv_width(model, ranks), w, a),
         matmul(t, h // ranks, h, w, a), normed, up, elementwise(t * width, 2, 1, 5, a), down,
         norm(sampled, h, a), matmul(sampled, h, model.vocab // ranks, 2, a), sampling(sampled, model.vocab, a),
-    ]
+    )
 
 
 def rank_weight_bytes(model: Transformer, layers: int, ranks: int, *, first: bool, last: bool) -> int:
