@@ -24,6 +24,7 @@ from simulator.engine.layout import (
     NEVER,
     NEXT_CHANGE,
     NOW,
+    OPTIONS,
     REACHED,
     READING_ROWS,
     SERIES_FULL,
@@ -141,4 +142,4 @@ def core() -> Callable[[State, int], int]:
             if s.meta[ERROR_CODE] != 0:
                 return int(s.meta[ERROR_CODE])
 
-    return cast(Callable[[State, int], int], numba.njit(cache=True, error_model="numpy", _nrt=False)(advance))
+    return cast(Callable[[State, int], int], numba.njit(cache=True, **OPTIONS)(advance))

@@ -183,6 +183,13 @@ class State(NamedTuple):
     """(row, 2 + SERIES): time of the reading, device, values."""
 
 
+OPTIONS: Final[dict[str, Any]] = {"error_model": "numpy", "_nrt": False}
+"""Of every compiled function: no fast-math, so the same bits on every machine; x / 0 is inf; no reference counts, which
+arrays that the caller holds do not need and which would take most of the time to compile."""
+
+_INNER: Final[dict[str, Any]] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
 def compiled(function: F) -> F:
-    """Compile on first use, without fast-math: the same bits on every machine."""
-    return cast(F, numba.njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    """Compile on first use, for use by other compiled functions only."""
+    return cast(F, numba.njit(**OPTIONS, **_INNER)(function))

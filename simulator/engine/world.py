@@ -134,12 +134,12 @@ class World:
         return int(self._state.meta[NOW])
 
     def load(self, rank: int, program: Program, at_ns: int, step: int, *, demand_ns: int | None = None,
-             step_name: int = NONE, step_request: int = NONE) -> None:
+             step_name: int = NONE, step_request: int = NONE) -> int:
         """Give an idle rank its next program, which starts at ``at_ns``, or now if that is past.
 
         Until ``demand_ns`` (default: at_ns) the device idles for want of requests, from then for its host.
-        ``step_name``: name of a cpu_thread span over the whole program, NONE: no such span. Raises ValueError if the
-        rank still runs one.
+        ``step_name``: name of a cpu_thread span over the whole program, NONE: no such span. Returns the correlation of
+        call 0; that of call i is i more. Raises ValueError if the rank still runs one.
         """
         thread = self._state.threads[rank]
         if thread["state"] != IDLE:
@@ -159,6 +159,7 @@ class World:
         thread["step_start"] = start_ns
         begin_ns = start_ns if demand_ns is None else min(start_ns, max(demand_ns, self.now_ns))
         thread["begin"] = begin_ns
+        return int(thread["base"])
 
     def run(self, until_ns: int) -> list[tuple[int, int]]:
         """Let all happen that happens before ``until_ns``, or up to the instant at which ranks run out of work.
