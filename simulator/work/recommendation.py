@@ -77,7 +77,7 @@ class RecommendationPlanner:
                              f"{self._seat.machine.kind} has {self._seat.machine.hbm_bytes:,} B")
         self._crew = Crew(key, [self._seat], ())
         self._queue = RequestQueue(config.batch, config.arrivals, np.random.default_rng([*key, 1]), start_ns)
-        self._made: dict[int, tuple[Layout, Table]] = {}
+        self._made: dict[tuple[int, bool], tuple[Layout, Table]] = {}
         self._start_ns = start_ns
         self._step = 0
 
@@ -86,16 +86,21 @@ class RecommendationPlanner:
         count, at_ns, demand_ns = self._queue.take(max(now_ns, self._start_ns))
         if not count:
             return Plan(self._step, at_ns, at_ns, (), Gauges())
-        if count not in self._made:
-            self._made[count] = self._layout(count), _table(self.config, count, self._seat.machine)
-        layout, work = self._made[count]
+        shape = count, at_ns > demand_ns
+        if shape not in self._made:
+            self._made[shape] = self._layout(*shape), _table(self.config, count, self._seat.machine)
+        layout, work = self._made[shape]
         programs = self._crew.programs([layout], [work], conditions)
+        if at_ns > demand_ns:  # the step is open from its first request on
+            programs[0].call_ns[0] = at_ns - demand_ns
         step, self._step = self._step, self._step + 1
-        return Plan(step, at_ns, demand_ns, programs, Gauges(count, self._queue.waiting, count))
+        return Plan(step, demand_ns, demand_ns, programs, Gauges(count, self._queue.waiting, count))
 
-    def _layout(self, count: int) -> Layout:
+    def _layout(self, count: int, gathers: bool) -> Layout:
         config, model = self.config, self.config.model
         calls = LayoutBuilder(self._seat.host, 0, 0, remote_numa=self._seat.remote_numa)
+        if gathers:
+            calls.work("gather_batch", 0, "host_launch")
         calls.work("build_features", config.features_ns * count, "host_input")
         shapes = kernels(model, count * config.candidates)
         dense, sparse, out = range(len(shapes), len(shapes) + 3)

@@ -78,7 +78,7 @@ class VisionPlanner:
         self._seat = seat
         self._crew = Crew(key, [seat], ())
         self._queue = RequestQueue(config.batch, config.arrivals, np.random.default_rng([*key, 1]), start_ns)
-        self._made: dict[int, tuple[Layout, Table]] = {}
+        self._made: dict[tuple[int, bool], tuple[Layout, Table]] = {}
         self._start_ns = start_ns
         self._step = 0
 
@@ -87,16 +87,21 @@ class VisionPlanner:
         count, at_ns, demand_ns = self._queue.take(max(now_ns, self._start_ns))
         if not count:
             return Plan(self._step, at_ns, at_ns, (), Gauges())
-        if count not in self._made:
-            self._made[count] = self._layout(count), _table(self.config, count, self._seat.machine)
-        layout, work = self._made[count]
+        shape = count, at_ns > demand_ns
+        if shape not in self._made:
+            self._made[shape] = self._layout(*shape), _table(self.config, count, self._seat.machine)
+        layout, work = self._made[shape]
         programs = self._crew.programs([layout], [work], conditions)
+        if at_ns > demand_ns:  # the step is open from its first request on
+            programs[0].call_ns[0] = at_ns - demand_ns
         step, self._step = self._step, self._step + 1
-        return Plan(step, at_ns, demand_ns, programs, Gauges(count, self._queue.waiting, count))
+        return Plan(step, demand_ns, demand_ns, programs, Gauges(count, self._queue.waiting, count))
 
-    def _layout(self, count: int) -> Layout:
+    def _layout(self, count: int, gathers: bool) -> Layout:
         config = self.config
         calls = LayoutBuilder(self._seat.host, 0, 0, remote_numa=self._seat.remote_numa)
+        if gathers:
+            calls.work("gather_batch", 0, "host_launch")
         if not config.prefetch:
             self._prepare(calls, count)
         shapes = kernels(config.model, count)

@@ -15,7 +15,7 @@ from simulator.work.models import RECOMMEND_26, Recommendation
 from simulator.work.queue import GatherConfig, RequestQueue
 from simulator.work.recommendation import RecommendationConfig, RecommendationPlanner
 from simulator.work.vision import VisionConfig, VisionPlanner
-from tests.unit.simulator.work.seats import CARD, QUIET, Seat, where
+from tests.unit.simulator.work.seats import CARD, QUIET, Seat, where, words
 
 CARDS = [Seat(CARD, QUIET)]
 
@@ -90,7 +90,10 @@ def test_sparse_demand_makes_batches_as_large_as_what_came() -> None:
     planner = RecommendationPlanner(config, (1,), CARDS, start_ns=0)
     plan = planner.plan(0)
     assert plan.gauges.batch_size == 3
-    assert (plan.demand_ns, plan.at_ns) == (10_000_000, 35_000_000)
+    assert (plan.demand_ns, plan.at_ns) == (10_000_000, 10_000_000)
+    [program] = plan.programs
+    assert words(program.api[:2]) == ["gather_batch", "build_features"]
+    assert program.call_ns[0] == 25_000_000
 
 
 def test_the_same_seed_makes_the_same_batches() -> None:

@@ -12,7 +12,7 @@ from simulator.work.hosts import HostCosts, contended
 from simulator.work.layout import Filler, LayoutBuilder
 from simulator.work.names import NAME
 from simulator.work.operators import matmul
-from simulator.work.table import Message, table
+from simulator.work.table import Lowerer, Message, table
 from tests.unit.simulator.work.seats import CARD, QUIET, equal
 
 
@@ -112,3 +112,16 @@ def test_collectives_and_copies_state_their_payload() -> None:
     assert made.integers[0].tolist() == [1_000, 1_500, 0]
     assert made.integers[2].tolist() == [1_000, 1_000, NONE]
     assert made.times[6].tolist() == [CARD.dma_setup_ns, 4 * CARD.fabric_latency_ns, 0.0]
+
+
+def test_kept_rows_change_no_table() -> None:
+    """Rows lowered before, together with others, or after the memory was emptied, are those lowered alone."""
+    lowerer = Lowerer(CARD)
+    for size in (*range(64, 6_064), 64, 3_000, 6_063):
+        kernels = [matmul(16, size, 64), matmul(16, 64, size)]
+        made = lowerer.table(kernels, [10], likely=lambda: [matmul(16, 4_096, 64)] * 3)
+        if size % 500 == 64 or size in (3_000, 6_063):
+            alone = table(CARD, kernels, [10])
+            assert np.array_equal(made.times, alone.times)
+            assert np.array_equal(made.integers, alone.integers)
+            assert np.array_equal(made.quantities, alone.quantities)
