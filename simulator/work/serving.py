@@ -36,9 +36,9 @@ __all__ = ["ServingConfig", "ServingPlanner", "Speculation"]
 
 
 class ServingPlanner:
-    """Plans one replica. ``key`` seeds it; ``first_rank`` marks its requests; see `Planner`."""
+    """Plans one replica. ``key`` seeds it; see `Planner`. The code of a request is its number in the replica."""
 
-    def __init__(self, config: ServingConfig, key: tuple[int, ...], seats: Sequence[Seat], *, first_rank: int = 0,
+    def __init__(self, config: ServingConfig, key: tuple[int, ...], seats: Sequence[Seat], *,
                  first_group: int = 0, start_ns: int = WARM_UP_NS) -> None:
         if len(seats) != config.ranks:
             raise UsageError(f"serving: {config.tensor_parallel} · {config.pipeline_stages} ranks need as many seats, "
@@ -47,7 +47,7 @@ class ServingPlanner:
         self.ranks = config.ranks
         self.groups = communicators(config)
         self._crew = Crew(key, seats, self.groups)
-        self._first_rank, self._first_group = first_rank, first_group
+        self._first_group = first_group
         guess = config.speculation
         self.batcher = Batcher(
             config.batch, arrivals(config.arrivals, np.random.default_rng([*key, _ARRIVALS]), start_ns),
@@ -92,8 +92,7 @@ class ServingPlanner:
             if kind not in tables:
                 tables[kind] = self._table(batch, self._lowerers[kind[0]], layers)
             found.append(tables[kind])
-        request = self._first_rank << 32 | batch.request if batch.request >= 0 else -1
-        return self._crew.programs(self._layouts[shape], found, conditions, request)
+        return self._crew.programs(self._layouts[shape], found, conditions, batch.request)
 
     def _table(self, batch: Batch, lowerer: Lowerer, layers: int) -> Table:
         config, model = self.config, self.config.model

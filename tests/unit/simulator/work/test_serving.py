@@ -198,9 +198,9 @@ def test_no_demand_at_all_is_never() -> None:
 
 def test_a_request_alone_marks_its_calls() -> None:
     config = replace(BUSY, batch=BatchConfig(8))
-    planner = ServingPlanner(config, (1,), seats(1), first_rank=3)
+    planner = ServingPlanner(config, (1,), seats(1))
     plan = planner.plan(planner.plan(0).at_ns)
-    assert set(plan.programs[0].request.tolist()) == {3 << 32 | 1}
+    assert set(plan.programs[0].request.tolist()) == {1}
 
 
 def test_conditions_hold_for_their_rank_alone() -> None:
