@@ -177,9 +177,9 @@ class Generator:
         kernel.fill(out, self._plan.window_ns, shared.bucket, shared.demand, shared.known, shared.common,
                     device.noise.take(windows), device.white.standard_normal((windows, len(profile.operators))),
                     noise.white, shared.factors, shared.pairs, shared.moved, profile.role, profile.calls,
-                    profile.step_ns, profile.launch, profile.main_state, profile.rest_state, profile.main_share,
-                    profile.call_flops, profile.call_bytes, profile.launch_latency_ns, noise.call,
-                    self._plan.history.devices, device.carry, shared.piece, sums, moments)
+                    profile.step_ns, profile.launch, profile.states, profile.shares, profile.call_cv2 + noise.call ** 2,
+                    profile.call_flops, profile.call_bytes, profile.launch_latency_ns, self._plan.history.devices,
+                    device.carry, shared.piece, sums, moments)
 
     def _rows(self, out: Ints, owners: list[tuple[int, int, Served]], start: int, stop: int) -> pa.RecordBatch:
         """A block of contract `windows`: all windows of the slice of one device after the other."""

@@ -35,8 +35,8 @@ _LEAST_FACTOR: Final = 0.2
 @numba.njit(cache=True)
 def fill(out: Ints, window_ns: int, bucket: Ints, demand: Floats, known: Floats, common: Floats, device: Floats,
          white: Floats, white_sigma: float, factors: Floats, pairs: Ints, moved: Floats, role: Ints, calls: Ints,
-         step_ns: Floats, launch: int, main_state: Ints, rest_state: Ints, main_share: Floats, call_flops: Ints,
-         call_bytes: Ints, latency_ns: float, call_spread: float, devices: int, carry: Floats, piece: Ints, sums: Ints,
+         step_ns: Floats, launch: int, states: Ints, shares: Floats, call_cv2: Floats, call_flops: Ints,
+         call_bytes: Ints, latency_ns: float, devices: int, carry: Floats, piece: Ints, sums: Ints,
          moments: Floats) -> None:
     """Write ``out`` (STATES + COUNTS, n), add to ``carry`` (K,) and to ``sums`` and ``moments`` (pieces, B, K, …).
 
@@ -78,8 +78,8 @@ def fill(out: Ints, window_ns: int, bucket: Ints, demand: Floats, known: Floats,
         out[NO_DEMAND, w] = whole[operators]
         out[UNKNOWN, w] = whole[operators + 1]
         out[LATENCY, w] = np.int64(np.rint(latency_ns * max(_LEAST_FACTOR, general) * factors[w, launch]))
-        _charge(out, w, b, whole, times, steps, role, calls, main_state, rest_state, main_share, call_flops, call_bytes,
-                call_spread, carry, sums[piece[w]], moments[piece[w]])
+        _charge(out, w, b, whole, times, steps, role, calls, states, shares, call_cv2, call_flops, call_bytes, carry,
+                sums[piece[w]], moments[piece[w]])
         # Every kernel, transfer and step has a span of its own and one of the host's call.
         rows = 2 * devices * (out[KERNELS, w] + out[TRANSFERS, w] + 1)
         out[RECEIVED, w] = rows if known[w] > 0.0 else 0
@@ -88,14 +88,16 @@ def fill(out: Ints, window_ns: int, bucket: Ints, demand: Floats, known: Floats,
 
 
 @numba.njit(cache=True)
-def _charge(out: Ints, w: int, b: int, whole: Ints, times: Floats, steps: float, role: Ints, calls: Ints,
-            main_state: Ints, rest_state: Ints, main_share: Floats, call_flops: Ints, call_bytes: Ints,
-            call_spread: float, carry: Floats, sums: Ints, moments: Floats) -> None:
+def _charge(out: Ints, w: int, b: int, whole: Ints, times: Floats, steps: float, role: Ints, calls: Ints, states: Ints,
+            shares: Floats, call_cv2: Floats, call_flops: Ints, call_bytes: Ints, carry: Floats, sums: Ints,
+            moments: Floats) -> None:
     """The operators of window ``w`` into its states and counts, and into the sums of its piece."""
     for k in range(len(role)):
-        main = np.int64(np.rint(whole[k] * main_share[b, k]))
-        out[main_state[b, k], w] += main
-        out[rest_state[b, k], w] += whole[k] - main
+        first = np.int64(np.rint(whole[k] * shares[b, k, 0]))
+        second = min(np.int64(np.rint(whole[k] * shares[b, k, 1])), whole[k] - first)
+        out[states[b, k, 0], w] += first
+        out[states[b, k, 1], w] += second
+        out[states[b, k, 2], w] += whole[k] - first - second
         carry[k] += steps * calls[k]
         count = np.int64(np.floor(carry[k]))
         carry[k] -= count
@@ -115,7 +117,7 @@ def _charge(out: Ints, w: int, b: int, whole: Ints, times: Floats, steps: float,
         mean = times[k] / calls[k]
         moments[b, k, 0] += count
         moments[b, k, 1] += count * mean
-        moments[b, k, 2] += count * mean * mean * (1.0 + call_spread * call_spread)
+        moments[b, k, 2] += count * mean * mean * (1.0 + call_cv2[b, k])
 
 
 @numba.njit(cache=True)

@@ -154,6 +154,10 @@ def _jobs(history: History) -> tuple[Served, ...]:
         if needed > machine.hbm_bytes:
             raise UsageError(f"{where}.model: {model.name} with {job.max_batch} sequences takes {needed / 1e9:.1f} GB "
                              f"on each device, {machine.kind} has {machine.hbm_bytes / 1e9:.1f} GB")
+        heads = model.hidden // model.head_width
+        if heads % job.tensor_parallel:
+            raise UsageError(f"{where}.tensor_parallel: {job.tensor_parallel} devices do not divide the {heads} heads "
+                             f"of {model.name}")
         versions = Versions(machine.driver_version, machine.firmware_version, history.compiler_version,
                             job.version or model.version)
         hosts = range(int(ends[index - 1]) if index else 0, int(ends[index]))

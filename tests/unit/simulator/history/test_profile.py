@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 
 from fleetscope.contracts.derived import STATE_NAMES
+from simulator.causes import STATE_OF
 from simulator.history.profile import KERNEL, Profile, job_profile
 from simulator.history.settings import Job
 from simulator.machine import load_machine
-from simulator.work.models import CHAT_8B, CHAT_70B, Transformer
+from simulator.work.arrivals import ArrivalConfig, Lengths
+from simulator.work.batcher import BatchConfig
+from simulator.work.models import CHAT_8B, CHAT_70B, TRANSFORMERS, Transformer
+from simulator.work.plan import Seat
+from simulator.work.serving import ServingConfig, ServingPlanner
+from tests.unit.simulator.work.drive import drive
 
 
 def profile(model: Transformer, machine: str, **job: object) -> Profile:
@@ -39,7 +45,7 @@ def test_a_larger_batch_serves_more_in_a_longer_step() -> None:
 def test_long_prompts_make_matrix_products_compute_bound_and_short_ones_memory_bound() -> None:
     def state(prompt_tokens: int) -> str:
         found = profile(CHAT_8B, "infer-24", prompt_tokens=prompt_tokens, output_tokens=16)
-        return STATE_NAMES[found.main_state[-1, found.operators.index("mlp_up")]]
+        return STATE_NAMES[found.states[-1, found.operators.index("mlp_up"), 0]]
 
     assert state(1) == "memory_bandwidth"
     assert state(4_096) == "compute"
@@ -47,7 +53,8 @@ def test_long_prompts_make_matrix_products_compute_bound_and_short_ones_memory_b
 
 def test_no_operator_is_charged_more_than_its_time_and_calls_match_the_layers() -> None:
     found = profile(CHAT_8B, "infer-24", swap_bytes=10_000_000)
-    assert ((found.main_share > 0) & (found.main_share <= 1)).all()
+    assert (found.shares >= 0).all()
+    assert (found.shares.sum(axis=-1) < 1 + 1e-12).all()
     assert (found.step_ns > 0).all()
     kernels = found.calls[found.role == KERNEL].sum()
     assert kernels == 8 * CHAT_8B.layers + 4
@@ -59,3 +66,36 @@ def test_the_host_is_waited_for_only_where_launches_take_longer_than_kernels() -
     assert cheap == dear
     assert profile(CHAT_8B, "infer-24", call_ns=1_000_000).total_ns()[0] == pytest.approx(
         260 * 1e6, rel=0.01)
+
+
+@pytest.mark.parametrize(("model", "machine", "parts", "batch", "prompt", "output", "seconds"), [
+    ("chat-8b", "infer-24", 1, 16, 512, 128, 15), ("chat-70b", "h100-like", 8, 64, 512, 128, 2),
+    ("chat-1b", "edge-8", 1, 8, 256, 64, 10),
+])
+def test_shares_and_length_of_a_step_agree_with_the_simulator_that_runs_every_call(
+        model: str, machine: str, parts: int, batch: int, prompt: int, output: int, seconds: int) -> None:
+    shape, device = TRANSFORMERS[model], load_machine(machine)
+    config = ServingConfig(
+        model=shape, tensor_parallel=parts, prompt=Lengths("fixed", prompt), output=Lengths("fixed", output),
+        batch=BatchConfig(max_batch=batch, prefill="chunked", running_at_start=batch),
+        arrivals=ArrivalConfig(kind="closed", users=batch, think_s=1e-6))
+    ran = drive(ServingPlanner(config, (1,), [Seat(device)] * parts), [device] * parts, seconds * 10**9)
+    found = profile(shape, machine, tensor_parallel=parts, max_batch=batch, prompt_tokens=prompt, output_tokens=output)
+    assert found.total_ns()[-1] == pytest.approx(ran.end_ns / len(ran.plans), rel=0.08)
+    charged = dict.fromkeys(STATE_NAMES, 0)
+    for cause, ns in ran.cause_ns.items():
+        charged[STATE_OF[cause]] += ns
+    expected = shares(found)
+    for state in STATE_NAMES:
+        assert expected[state] == pytest.approx(charged[state] / sum(charged.values()), abs=0.04), state
+
+
+def shares(found: Profile) -> dict[str, float]:
+    """Share of a step of the largest batch by state."""
+    step = found.step_ns[-1].copy()
+    step[found.launch] = max(0.0, step[found.launch] - step[found.role == KERNEL].sum())
+    total = dict.fromkeys(STATE_NAMES, 0.0)
+    for k, (first, second) in enumerate(found.shares[-1]):
+        for state, share in zip(found.states[-1, k], (first, second, 1 - first - second), strict=True):
+            total[STATE_NAMES[state]] += share * step[k] / step.sum()
+    return total

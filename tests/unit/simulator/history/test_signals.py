@@ -44,7 +44,7 @@ def test_demand_has_a_period_of_a_day_and_less_of_it_at_the_weekend() -> None:
                        season={"daily": 0.3, "weekend": 0.0, "peak_hour": 9.0, "duration_daily": 0.0},
                        noise=QUIET["noise"]))
     windows = found.windows.to_pandas()
-    tokens = (windows.d2h_bytes / 8).to_numpy().astype(np.float64)  # a word a sequence and step
+    tokens = windows.d2h_bytes.to_numpy().astype(np.float64)  # a word a sequence and step
     spectrum = np.abs(np.fft.rfft(tokens - tokens.mean()))
     assert np.argmax(spectrum) == 7 * weeks
     day = tokens[:24]
