@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,10 @@ def test_a_number_may_be_a_distribution_drawn_by_seed(tmp_path: Path) -> None:
 
     assert drawn(1) == drawn(1)
     assert len({drawn(seed).deployments[0].at_h for seed in range(5)}) == 5
+
+
+def test_the_example_of_the_document_can_be_planned(tmp_path: Path) -> None:
+    document = (Path(__file__).parents[4] / "docs" / "history.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", document, re.DOTALL)
+    plan = make_plan(load_history(written(tmp_path, example), 1), 1, START_NS)
+    assert {event.kind for event in plan.events} == {"deployment", "transient", "creep", "cost_shift", "gap"}
