@@ -82,7 +82,8 @@ CLOCK_SAMPLES: Final = Contract(
         _stamp("local_after_ticks", "local clock after the remote reading", nullable=True),
         Column("local_hz", INT, "nominal frequency of the local clock", "ticks/s", minimum=1, maximum=MAX_HZ),
         Column("remote_hz", INT, "nominal frequency of the remote clock", "ticks/s", minimum=1, maximum=MAX_HZ),
-        Column("rate_ppb", INT, "known rate of the remote clock against nominal, for kind rate", "ppb", nullable=True),
+        Column("rate_ppb", INT, "for kind rate: from remote_first on the remote clock runs at (1 + this / 10⁹) times "
+               "nominal", "ppb", nullable=True),
     ),
     "Stamps exchanged between two named clocks.", time_column="local_before_ticks",
 )
@@ -108,7 +109,8 @@ INVENTORY: Final = Contract(
         Column("kind", SYMBOL, "host, device, link, engine, peak, partition, software, counter, clock"),
         Column("component", SYMBOL, "id within the host: dev0, 0000:3b:00.0, numa0, dev0/pcie"),
         Column("parent", SYMBOL, "component it hangs on: switch, root port, NUMA node, device", nullable=True),
-        Column("attribute", SYMBOL, "what is stated, such as width_lanes, speed_gt_s, flops_per_s, version"),
+        Column("attribute", SYMBOL, "what is stated, such as width_lanes, speed_gt_s, flops_per_s, version; of a clock "
+               "its hz and the bits of its counter"),
         Column("text", TEXT, "the value as text", nullable=True),
         Column("number", FLOAT, "the value as a number", "see unit", nullable=True),
         Column("unit", SYMBOL, "unit of number", nullable=True),

@@ -100,11 +100,11 @@ class CounterFaults:
 
     @staticmethod
     def _sentinel(columns: _Columns, row: int, fault: s.CounterSentinel) -> None:
-        if fault.value is None or fault.labelled:
+        if fault.value == "N/A" or fault.labelled:
             columns.missing[row] = True
-            columns.status[row] = "missing" if fault.value is None else "sentinel"
+            columns.status[row] = "missing" if fault.value == "N/A" else "sentinel"
         elif columns.monotonic[row]:
-            columns.raw[row] = fault.value
+            columns.raw[row] = int(fault.value)
         else:
             columns.value[row] = float(fault.value)
 

@@ -79,6 +79,8 @@ class CounterChange:
 class HostPlan:
     """Everything planned for one host. Intervals are half open; a flush at either end of one is outside it."""
 
+    run_ns: int = NEVER
+    """Length of the workload; what is published after it is not late."""
     horizon_ns: int = 0
     """Schedules that go on and on are drawn up to here."""
     downs: list[Down] = field(default_factory=list)
@@ -132,7 +134,7 @@ class HostPlan:
 def host_plan(clocks: s.Clocks, collection: s.Collection, host: int, devices: int, seconds: float, seed: int) \
         -> HostPlan:
     """The plan of one host of a run of ``seconds``; the same arguments give the same plan."""
-    plan = HostPlan(round(seconds * NS) + 60 * NS)
+    plan = HostPlan(round(seconds * NS), round(seconds * NS) + 60 * NS)
     maker = _Maker(plan, devices, round(seconds * NS), np.random.default_rng([seed, 8, host]))
     for event in (*clocks.events, *collection.events):
         if event.host in (None, host):

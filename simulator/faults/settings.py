@@ -101,7 +101,7 @@ class RateChange(DeviceEvent):
     """The device's counter runs at ``factor`` times its nominal frequency for a while."""
 
     kind: Literal["rate"]
-    factor: float = Field(gt=0, le=4)
+    factor: float = Field(ge=0.01, le=4)
     for_s: Length = 1.0
 
 
@@ -130,7 +130,7 @@ class Thermal(Section):
 class Dvfs(Section):
     """Device counters count core cycles: their rate follows a schedule of levels, drawn for each device."""
 
-    low: float = Field(0.4, gt=0, le=1, description="lowest level as a share of nominal")
+    low: float = Field(0.4, ge=0.01, le=1, description="lowest level as a share of nominal")
     levels: int = Field(5, ge=2, le=64)
     dwell_s: float = Field(1.0, gt=0.001, description="mean time at one level")
     published: bool = Field(False, description="changes come as clock samples of kind rate")
@@ -304,11 +304,11 @@ class CounterWrap(CounterEvent):
 
 
 class CounterSentinel(CounterEvent):
-    """Readings are ``value``; None is a source that says N/A."""
+    """Readings are ``value``; a source that says N/A has none."""
 
     kind: Literal["counter_sentinel"]
     for_s: Length = 1.0
-    value: int | None = 0xFFFF_FFFF
+    value: int | Literal["N/A"] = 0xFFFF_FFFF
 
 
 class CounterSaturated(CounterEvent):

@@ -151,7 +151,8 @@ class Transit:
                             ("redelivered", faults.redelivered_share), ("late", faults.late_share),
                             ("reordered", faults.reordered_share)):
             if draw < share:
-                return name
+                over = publication.flushed_ns > self._plan.run_ns and name in ("late", "reordered")
+                return "" if over else name  # or the last late batch would never have come
             draw -= share
         return ""
 
