@@ -142,4 +142,7 @@ def core() -> Callable[[State, int], int]:
             if s.meta[ERROR_CODE] != 0:
                 return int(s.meta[ERROR_CODE])
 
-    return cast(Callable[[State, int], int], numba.njit(cache=True, **OPTIONS)(advance))
+    try:
+        return cast(Callable[[State, int], int], numba.njit(cache=True, **OPTIONS)(advance))
+    except RuntimeError:  # no folder to cache in can be written: compile for this process alone
+        return cast(Callable[[State, int], int], numba.njit(**OPTIONS)(advance))

@@ -12,7 +12,20 @@ from dataclasses import dataclass, field
 
 from simulator.causes import NAMES
 from simulator.engine.program import (
-    BLOCKING, COLLECTIVE, COLUMNS, COMPUTE, COPY_IN, COPY_OUT, LAUNCH, QUEUES, REMOTE_NUMA, SYNC, VECTOR, WAIT, WORK, Program,
+    BLOCKING,
+    COLLECTIVE,
+    COLUMNS,
+    COMPUTE,
+    COPY_IN,
+    COPY_OUT,
+    LAUNCH,
+    QUEUES,
+    REMOTE_NUMA,
+    SYNC,
+    VECTOR,
+    WAIT,
+    WORK,
+    Program,
 )
 from simulator.engine.spec import Device, WorldSpec
 

@@ -16,7 +16,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 def test_spans_are_those_of_the_literal_simulator_and_causes_differ_by_rounding_only(seed: int) -> None:
     spec, plans = random_world(np.random.default_rng(seed))
     world = World(spec)
@@ -26,7 +26,8 @@ def test_spans_are_those_of_the_literal_simulator_and_causes_differ_by_rounding_
     reference.run(UNTIL_NS)
     assert rows(records.host) == sorted(reference.host)
     assert rows(records.device) == sorted(reference.device)
-    expected = {(slot * spec.slot_ns, device, CODE[cause]): ns for (slot, device, cause), ns in reference.charged.items()}
+    expected = {(slot * spec.slot_ns, device, CODE[cause]): ns
+                for (slot, device, cause), ns in reference.charged.items()}
     found = causes(records)
     assert all(abs(found.get(key, 0) - expected.get(key, 0.0)) < 1.1 for key in found.keys() | expected.keys())
 

@@ -9,7 +9,16 @@ import numpy as np
 from simulator.causes import CODE
 from simulator.engine import Change, Device, Group, HostSlow, Program, Records, World, WorldSpec, program
 from simulator.engine.program import (
-    BLOCKING, COLLECTIVE, COPY_IN, COPY_OUT, LAUNCH, MATRIX_TRACK, REMOTE_NUMA, SYNC, WAIT, WORK,
+    BLOCKING,
+    COLLECTIVE,
+    COPY_IN,
+    COPY_OUT,
+    LAUNCH,
+    MATRIX_TRACK,
+    REMOTE_NUMA,
+    SYNC,
+    WAIT,
+    WORK,
 )
 
 Plan = list[tuple[Program, int, int]]
@@ -34,7 +43,8 @@ def random_world(rng: np.random.Generator) -> tuple[WorldSpec, list[Plan]]:
 
 def _device(rng: np.random.Generator, rank: int, uplink: int, host: int, socket: int) -> Device:
     return Device(
-        copy_in=(2 * rank, uplink, host), copy_out=(2 * rank + 1, host), copy_in_remote=(2 * rank, uplink, socket, host),
+        copy_in=(2 * rank, uplink, host), copy_out=(2 * rank + 1, host),
+        copy_in_remote=(2 * rank, uplink, socket, host),
         copy_in_cap=float(rng.choice([3.0, 7.0, np.inf])), copy_out_remote_cap=2.5,
         launch_latency_ns=int(rng.integers(0, 900)), launch_noise_ns=int(rng.choice([0, 300])),
         queue_depth=int(rng.integers(1, 5)), hbm_bytes_per_ns=float(rng.choice([9.0, 40.0, 2_000.0])),
@@ -72,9 +82,10 @@ def _plan(rng: np.random.Generator, rank: int, mine: list[int], meetings: list[i
     plan: Plan = []
     seen: dict[int, int] = {}
     ahead = list(mine)
-    for index in range(int(rng.integers(1, 4))):
-        last = index == 2 or not ahead
-        count = int(rng.integers(1, 14))
+    programs = int(rng.integers(1, 4))
+    for index in range(programs):
+        last = index == programs - 1
+        count = int(rng.integers(1, 40))
         calls = [_call(rng, i) for i in range(count)]
         for group in ahead if last else ahead[:2]:
             calls.append(_collective(rng, group, seen.setdefault(group, 0)))
@@ -98,8 +109,9 @@ def _call(rng: np.random.Generator, name: int) -> dict[str, float]:
         return row
     queue = int(rng.integers(0, 4))
     flags = BLOCKING * int(rng.integers(0, 8) == 0) + REMOTE_NUMA * int(rng.integers(0, 3) == 0)
-    row |= {"queue": queue, "flags": flags + MATRIX_TRACK * int(queue == 0), "fixed_ns": float(rng.choice([0, 50, 333.3])),
-            "bytes": int(rng.integers(0, 9_999)), "flops": int(rng.integers(0, 9_999))}
+    row |= {"queue": queue, "flags": flags + MATRIX_TRACK * int(queue == 0),
+            "fixed_ns": float(rng.choice([0, 50, 333.3])), "bytes": int(rng.integers(0, 9_999)),
+            "flops": int(rng.integers(0, 9_999))}
     if queue in (COPY_IN, COPY_OUT):
         return row | {"link_bytes": int(rng.choice([0, 64, 5_000, 40_000]))}
     used = rng.integers(0, 2, size=6) * rng.choice([100.0, 777.7, 3_000.0], size=6)
