@@ -17,11 +17,14 @@ from fleetscope.contracts.raw import CLOCK_SAMPLES, COUNTERS, HEARTBEATS, INVENT
 from fleetscope.contracts.topics import CLOCK_LINKS, RAW_TOPICS
 from fleetscope.outbox import Outbox, Sender
 from fleetscope.publisher import Promise, Publisher
-from ingest.clocks import BOOTTIME, HZ, REALTIME, REFERENCE, Exchange, HostClocks, LinuxClocks, burst
+from ingest.clocks import HZ, REFERENCE, HostClocks, LinuxClocks
 from ingest.hostroot import HostRoot
-from ingest.probe import Probe
+from ingest.links.prober import Prober
+from ingest.probe import Probe, host_collectors
+from ingest.ptp import PtpClocks
 from ingest.reading import Fact, Reading
-from ingest.rows import counter_rows, descriptor_facts, inventory_rows, sample_rows
+from ingest.rows import counter_rows, descriptor_facts, inventory_rows, sample_rows, suspend_rows
+from ingest.sampling import ClockSampler
 
 HEARTBEAT_NS: Final = HZ
 CLOCKS_NS: Final = HZ
@@ -30,8 +33,8 @@ INVENTORY_REPEAT_NS: Final = 600 * HZ
 MAX_BUFFERED_ROWS: Final = 20_000
 SETTLE_TIMEOUT_S: Final = 2.0
 CLOSE_TIMEOUT_S: Final = 30.0
-_OWN: Final = (COUNTERS, CLOCK_SAMPLES, INVENTORY)
-_SILENT: Final = (SPANS, PROFILES, MARKS)
+_OWN: Final = (COUNTERS, CLOCK_SAMPLES, INVENTORY, MARKS)
+_SILENT: Final = (SPANS, PROFILES)
 """Kinds the agent never publishes: its heartbeats say so, so that nobody waits for them."""
 
 
@@ -47,16 +50,18 @@ def epoch_of(boot_id: str, realtime_ns: int, salt: int) -> int:
 class Agent:
     """Publishes one host. Drive it with ``run``, or in tests with ``tick`` and a clock moved by hand.
 
-    ``period_s`` is the time between readings; rows wait at most ``linger_s`` before they are sent.
+    ``period_s`` is the time between readings; rows wait at most ``linger_s`` before they are sent. ``prober`` exchanges
+    stamps with other hosts; the agent starts and stops it with ``run``.
     """
 
     def __init__(self, host_id: str, producer: Sender, root: HostRoot, period_s: float = 1.0,
                  clocks: HostClocks | None = None, *, linger_s: float = 1.0, salt: int = 0,
-                 probe: Probe | None = None) -> None:
+                 probe: Probe | None = None, prober: Prober | None = None) -> None:
         if period_s <= 0 or linger_s < 0:
             raise ValueError("the period must be positive and the linger not negative")
         self.clocks: HostClocks = clocks or LinuxClocks()
-        self._probe = probe or Probe(root, self.clocks)
+        self._ptp, self._prober = PtpClocks(root, self.clocks), prober
+        self._probe = probe or Probe(root, self.clocks, host_collectors(self.clocks, self._ptp, prober))
         self._period_s = period_s
         self._linger_ns = round(linger_s * HZ)
         boot_id = (root.text("proc/sys/kernel/random/boot_id", "agent", optional=True) or "").strip()
@@ -65,7 +70,7 @@ class Agent:
         self.own = Publisher(host_id, f"{host_id}/agent", epoch, self.outbox)
         self.links = Publisher(host_id, f"{host_id}/links", epoch, self.outbox)
         self._readings: list[tuple[int, Reading]] = []
-        self._exchanges: dict[str, list[tuple[str, Exchange]]] = {REALTIME: [], BOOTTIME: []}
+        self._samples = ClockSampler(self.clocks, self._ptp, prober)
         self._facts: list[Fact] = []
         self._facts_sent_at: int | None = None
         start = self.clocks.monotonic_raw_ns()
@@ -76,6 +81,8 @@ class Agent:
     def run(self, stop: threading.Event, duration_s: float | None = None) -> None:
         """Tick until ``stop`` is set or ``duration_s`` passed, then ``close``, also when a tick raises."""
         end = None if duration_s is None else self.clocks.monotonic_raw_ns() + round(duration_s * HZ)
+        if self._prober is not None:
+            self._prober.start()
         try:
             while not stop.is_set():
                 wake = self.tick()
@@ -94,8 +101,8 @@ class Agent:
         if self._is_due("read", now):
             self._readings.extend(self._probe.read())
         if self._is_due("clocks", now):
-            for clock, waiting in self._exchanges.items():
-                waiting.extend((clock, exchange) for exchange in burst(self.clocks, clock))
+            self._samples.read()
+        self._samples.gather()
         beat = self._is_due("heartbeat", now)
         oldest = self._oldest()
         # What would fall due before the next heartbeat goes out now, so that this one can promise more.
@@ -111,6 +118,10 @@ class Agent:
 
     def close(self) -> None:
         """Send what waits and the closing heartbeats. ``len(outbox)`` is what the stream did not acknowledge."""
+        if self._prober is not None:
+            self._prober.stop()
+            self._samples.gather()
+        self._ptp.close()
         self._flush()
         if self.outbox.full:
             self.outbox.settle(SETTLE_TIMEOUT_S)
@@ -127,7 +138,8 @@ class Agent:
 
     def _oldest(self) -> int | None:
         first = [self._readings[0][0]] if self._readings else []
-        first += [waiting[0][1].before for waiting in self._exchanges.values() if waiting]
+        waiting = self._samples.oldest()
+        first += [] if waiting is None else [waiting]
         return min(first, default=None)
 
     def _flush(self) -> None:
@@ -135,12 +147,14 @@ class Agent:
         if self._readings:
             self._publish(self.own, COUNTERS, counter_rows(self._readings), RAW_TOPICS[COUNTERS.name].name, now)
             self._readings.clear()
-        for clock, waiting in self._exchanges.items():
+        for waiting, publisher, topic in ((self._samples.links, self.links, CLOCK_LINKS),
+                                          (self._samples.own, self.own, RAW_TOPICS[CLOCK_SAMPLES.name])):
             if waiting:
-                publisher, topic = (self.links, CLOCK_LINKS) if clock == REALTIME \
-                    else (self.own, RAW_TOPICS[CLOCK_SAMPLES.name])
                 self._publish(publisher, CLOCK_SAMPLES, sample_rows(waiting), topic.name, now)
                 waiting.clear()
+        if self._samples.slept:
+            self._publish(self.own, MARKS, suspend_rows(self._samples.slept), RAW_TOPICS[MARKS.name].name, now)
+            self._samples.slept.clear()
 
     def _publish_inventory(self, now: int) -> None:
         facts = [*self._probe.facts(), *descriptor_facts(self._probe.descriptors, self._period_s)]
@@ -160,4 +174,5 @@ class Agent:
         through = Promise(REFERENCE, now if oldest is None else min(oldest, now))
         own = {c.name: through for c in _OWN} | {c.name: Promise(REFERENCE, now) for c in _SILENT}
         self.own.heartbeat(RAW_TOPICS[HEARTBEATS.name].name, now, own, closed=closed)
-        self.links.heartbeat(CLOCK_LINKS.name, now, {CLOCK_SAMPLES.name: through}, closed=closed)
+        links = Promise(REFERENCE, self._samples.links_through(now))
+        self.links.heartbeat(CLOCK_LINKS.name, now, {CLOCK_SAMPLES.name: links}, closed=closed)

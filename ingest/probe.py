@@ -7,12 +7,22 @@ from collections import Counter
 from fleetscope.contracts import counters
 from ingest.clocks import HostClocks
 from ingest.collectors import all_collectors
+from ingest.collectors.discipline import Discipline
+from ingest.collectors.links import Links
 from ingest.hostroot import HostRoot
+from ingest.links.prober import Prober
 from ingest.monotonic import Tracker
+from ingest.ptp import PtpClocks
 from ingest.reading import Collector, Fact, Reading, count
 
 NAME = "agent"
 _UNREADABLE, _COLLECT_US = counters.AGENT
+
+
+def host_collectors(clocks: HostClocks, ptp: PtpClocks, prober: Prober | None = None) -> tuple[Collector, ...]:
+    """All collectors of files, and those of the clocks and of the links to other hosts."""
+    links = () if prober is None else (Links(prober),)
+    return *all_collectors(), Discipline(clocks), ptp, *links
 
 
 class Probe:

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from fleetscope.contracts.batch import from_rows, record_batch, symbol_array
 from fleetscope.contracts.counters import CounterDescriptor, attributes
-from fleetscope.contracts.raw import CLOCK_SAMPLES, COUNTERS, INVENTORY
-from ingest.clocks import HZ, REFERENCE, Exchange
+from fleetscope.contracts.raw import CLOCK_SAMPLES, COUNTERS, INVENTORY, MARKS
+from ingest.clocks import HZ, REFERENCE
 from ingest.reading import Fact, Reading
+from ingest.sampling import Sample
 
 
 def counter_rows(readings: Sequence[tuple[int, Reading]]) -> pa.RecordBatch:
@@ -34,12 +35,19 @@ def inventory_rows(facts: Sequence[Fact], ticks: int) -> pa.RecordBatch:
          "attribute": fact.attribute, "text": fact.text, "number": fact.number, "unit": fact.unit} for fact in facts])
 
 
-def sample_rows(exchanges: Sequence[tuple[str, Exchange]]) -> pa.RecordBatch:
-    """(other clock, exchange) pairs as clock_samples rows of three stamps."""
+def sample_rows(samples: Sequence[Sample]) -> pa.RecordBatch:
+    """Samples as clock_samples rows; all clocks count ns."""
     return from_rows(CLOCK_SAMPLES, [
-        {"kind": "exchange", "local_clock": REFERENCE, "remote_clock": clock, "local_before_ticks": e.before,
-         "remote_first_ticks": e.other, "local_after_ticks": e.after, "local_hz": HZ, "remote_hz": HZ}
-        for clock, e in exchanges])
+        {"kind": s.kind, "local_clock": REFERENCE, "remote_host": s.host, "remote_clock": s.clock,
+         "local_before_ticks": s.before, "remote_first_ticks": s.first, "remote_last_ticks": s.last,
+         "local_after_ticks": s.after, "local_hz": HZ, "remote_hz": HZ, "rate_ppb": s.rate_ppb} for s in samples])
+
+
+def suspend_rows(slept: Sequence[tuple[int, int]]) -> pa.RecordBatch:
+    """(ticks when noticed, ns slept) as marks."""
+    return from_rows(MARKS, [
+        {"time_ticks": ticks, "kind": "note", "subject": "host", "name": "suspend",
+         "detail": f"asleep for {ns / HZ:.3f} s"} for ticks, ns in slept])
 
 
 def descriptor_facts(descriptors: Sequence[CounterDescriptor], period_s: float) -> list[Fact]:

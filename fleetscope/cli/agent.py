@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ingest.hostroot import HostRoot
+    from ingest.links.prober import Prober
 
 
 def register(app: typer.Typer) -> None:
@@ -27,12 +28,27 @@ def agent(
     period: Annotated[float, typer.Option(min=0.05, help="Seconds between readings.")] = 1.0,
     host: Annotated[str, typer.Option(help="Host id; default: this machine's name.")] = "",
     duration: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
+    peers: Annotated[str, typer.Option(
+        envvar="FLEETSCOPE_PEERS", help="Hosts to exchange clock stamps with: host=address:port,host=[address]:port.",
+    )] = "",
+    probe_port: Annotated[int | None, typer.Option(
+        min=0, max=65_535, envvar="FLEETSCOPE_PROBE_PORT",
+        help="UDP port at which other hosts' probes are answered; 0: any. Without it and --peers there is none.",
+    )] = None,
+    probe_address: Annotated[str, typer.Option(
+        envvar="FLEETSCOPE_PROBE_ADDRESS", help="Address of that port; default: all of this host.")] = "",
+    probe_key_file: Annotated[Path | None, typer.Option(
+        envvar="FLEETSCOPE_PROBE_KEY_FILE", help="Key shared by all hosts; FLEETSCOPE_PROBE_KEY may hold it instead.",
+    )] = None,
 ) -> None:
     """Read this host's processors, memory, disks, network, PCIe links and clocks, and publish them to Kafka.
 
     Runs until Ctrl-C or SIGTERM, then sends what waits. FLEETSCOPE_KAFKA__BOOTSTRAP_SERVERS names the broker.
 
     With --once it prints one reading instead: as a table, or with --json as one document.
+
+    With --peers it also exchanges stamps with other hosts, so that times of all of them can be compared to within
+    microseconds.
     """
     import platform
 
@@ -41,24 +57,38 @@ def agent(
     host = host or platform.node() or "localhost"
     with HostRoot(root) as files:
         files.require_proc()
+        prober = _prober(host, peers, probe_port, probe_address, probe_key_file)
         if once:
-            _print_once(host, files, as_json)
+            _print_once(host, files, prober, as_json)
         else:
-            _publish(host, files, period, duration, as_json)
+            _publish(host, files, prober, period, duration, as_json)
 
 
-def _print_once(host: str, root: HostRoot, as_json: bool) -> None:
+def _prober(host: str, peers: str, port: int | None, address: str, key_file: Path | None) -> Prober | None:
+    """None where neither peers nor a port are given. Raises UsageError for bad peers or keys, or a port in use."""
+    from ingest.clocks import LinuxClocks
+    from ingest.links.peers import parse_peers, read_key
+    from ingest.links.prober import Prober
+
+    found = parse_peers(peers, host)
+    if not found and port is None:
+        return None
+    return Prober(host, found, read_key(key_file), LinuxClocks(), port=port or 0, address=address)
+
+
+def _print_once(host: str, root: HostRoot, prober: Prober | None, as_json: bool) -> None:
     from ingest.clocks import LinuxClocks
     from ingest.document import read_once
 
-    document = read_once(host, root, LinuxClocks())
+    document = read_once(host, root, LinuxClocks(), prober)
     if as_json:
         print_json(document)
     else:
         _print_tables(document)
 
 
-def _publish(host: str, root: HostRoot, period: float, duration: float | None, as_json: bool) -> None:
+def _publish(host: str, root: HostRoot, prober: Prober | None, period: float, duration: float | None,
+             as_json: bool) -> None:
     import os
     import signal
     import threading
@@ -75,15 +105,19 @@ def _publish(host: str, root: HostRoot, period: float, duration: float | None, a
     try:
         stream.ensure_topics([*RAW_TOPICS.values(), CLOCK_LINKS])
         producer = stream.producer(f"{host}/agent")
-        running = Agent(host, producer, root, period, salt=os.getpid())
-        console().print(f"{host}: reading every {period:g} s; stop with Ctrl-C")
+        running = Agent(host, producer, root, period, salt=os.getpid(), prober=prober)
+        port = "" if prober is None else f", probes at UDP port {prober.port}"
+        console().print(f"{host}: reading every {period:g} s{port}; stop with Ctrl-C")
         running.run(stop, duration)
         producer.close()
     finally:
         stream.close()
     sent = {p.producer_id: p.totals() for p in (running.own, running.links)}
+    links = [] if prober is None else prober.report()
     if as_json:
-        print_json({"host": host, "producers": sent, "unacknowledged_batches": len(running.outbox)})
+        print_json({"host": host, "producers": sent, "unacknowledged_batches": len(running.outbox), "links": links})
+    for link in links:
+        console().print(_link_line(link))
     for name, totals in sent.items():
         console().print(f"{name}: {totals['rows']:,} rows in {totals['batches']:,} batches, {totals['dropped']:,} rows "
                         "dropped")
@@ -101,11 +135,28 @@ def _print_tables(document: dict[str, Any]) -> None:
     for clock in document["clocks"]:
         printer.print(f"{clock['clock']} is {clock['offset_ns']:,} ns ahead of {clock['against']}, "
                       f"± {clock['bound_ns']:,} ns")
+    for link in document["links"]:
+        printer.print(_link_line(link))
     hidden = sum(not _is_shown(r) for r in document["readings"])
     printer.print(f"{hidden} readings are not shown: counters at zero and single cpus; --json has them all.")
     for fault in document["unreadable"]:
         printer.print(f"[yellow]not readable[/yellow]: {fault['collector']}: {fault['reason']} × {fault['count']}, "
                       f"first {escape(fault['example'])}")
+
+
+def _link_line(link: dict[str, Any]) -> str:
+    """For example: b at 10.0.0.2:7100: round trip 31.2 µs at least, 40.1 µs median, 0.0 % lost; 12 ns ahead, ± 9 ns."""
+    from rich.markup import escape
+
+    start = f"{escape(link['host'])} at {escape(link['address'])}: "
+    if link["rtt_min_ns"] is None:
+        other = "; somebody else answers there" if link["wrong_host"] else ""
+        return f"{start}[yellow]no answer[/yellow] to {link['sent']} probes{other}"
+    line = (f"{start}round trip {link['rtt_min_ns'] / 1000:,.1f} µs at least, {link['rtt_median_ns'] / 1000:,.1f} µs "
+            f"median, {link['loss']:.1%} lost")
+    if link.get("offset_ns") is None:
+        return line
+    return f"{line}; its monotonic_raw is {link['offset_ns']:,} ns ahead of this one, ± {link['bound_ns']:,} ns"
 
 
 def _jiffies_hz(document: dict[str, Any]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
 import platform
 import re
@@ -18,8 +17,6 @@ _REQUIREMENT: Final = re.compile(
     r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*([^;]*?)\s*(?:;.*extra\s*==\s*['\"](\w+)['\"])?$")
 _CLAUSE: Final = re.compile(r"^(>=|<=|==|!=|<|>)\s*([0-9][0-9.]*)")
 _SLOW_SOURCES: Final = frozenset({"hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"})
-_TIME_ERROR: Final = 5
-"""What adjtimex(2) returns while nobody disciplines the clock."""
 USED_EXTRAS: Final = frozenset({"embedded"})
 """Extras that a command imports. Of others a missing package is nothing to tell."""
 MIN_FREE_SHARE: Final = 0.05
@@ -158,13 +155,10 @@ def _clock(part: Part, root: Path, disciplined: Discipline | None) -> None:
 
 def ask_kernel() -> Discipline | None:
     """By adjtimex(2), changing nothing; None where there is no such call."""
-    try:
-        call = ctypes.CDLL(None, use_errno=True).adjtimex
-    except (OSError, AttributeError):
-        return None
-    timex = (ctypes.c_long * 64)()  # modes, offset, freq, maxerror, …; modes 0 only reads
-    state = call(timex)
-    return None if state < 0 else (state != _TIME_ERROR, int(timex[3]))
+    from ingest.timex import read_timex
+
+    timex = read_timex()
+    return None if timex is None else (timex.disciplined, timex.max_error_us)
 
 
 def _space(part: Part, folder: Path) -> None:

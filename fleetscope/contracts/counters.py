@@ -164,13 +164,34 @@ AMDGPU: Final = (
     CounterDescriptor("gpu_pcie_replays", "replays", 64, viewpoint="device", doc="PCIe packets sent again"),
 )
 
+CLOCK: Final = (
+    _gauge("clock_disciplined", "flag", "1: a daemon keeps REALTIME, 0: nobody does"),
+    _gauge("clock_frequency", "ppb", "correction of REALTIME's rate, frequency and tick together"),
+    _gauge("clock_correction", "ns", "what the kernel has still to slew away"),
+    _gauge("clock_max_error", "us", "largest error of REALTIME by the kernel's estimate; its ceiling is 16 s"),
+    _gauge("clock_est_error", "us", "likely error of REALTIME as its daemon told the kernel"),
+    CounterDescriptor("host_suspended_us", "us", 63, doc="time asleep since boot: BOOTTIME less MONOTONIC"),
+)
+
+LINKS: Final = (
+    *(CounterDescriptor(f"peer_probes_{what}", "exchanges", 63, viewpoint="host", doc=f"{doc}; instance: peer")
+      for what, doc in (("sent", "questions sent"), ("answered", "answered in time"), ("lost", "not answered in 1 s"),
+                        ("duplicate", "answers that came again"), ("overtaken", "left out, a later one was quicker"),
+                        ("used", "published as clock samples"))),
+    _gauge("peer_rtt_min", "us", "least round trip of the last 64 exchanges; instance: peer", "host"),
+    _gauge("peer_rtt_median", "us", "median round trip of the last 64 exchanges; instance: peer", "host"),
+    CounterDescriptor("probe_packets", "packets", 63, viewpoint="host",
+                      doc="packets answered, refused or stamped by the kernel; instance: which of these, or why"),
+)
+
 AGENT: Final = (
     CounterDescriptor("agent_unreadable", "sources", 63, doc="sources that could not be read; instance: "
                       "collector/reason"),
     CounterDescriptor("agent_collect_us", "us", 63, doc="time spent reading; instance: collector"),
 )
 
-HOST_COUNTERS: Final = (*CPU, *MEMORY, *PRESSURE, *INTERRUPTS, *NETWORK, *BLOCK, *PCI, *INFINIBAND, *AMDGPU, *AGENT)
+HOST_COUNTERS: Final = (*CPU, *MEMORY, *PRESSURE, *INTERRUPTS, *NETWORK, *BLOCK, *PCI, *INFINIBAND, *AMDGPU, *CLOCK,
+                        *LINKS, *AGENT)
 """Every counter the agent reads from a host."""
 
 BY_NAME: Final = {d.name: d for d in HOST_COUNTERS}

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from fleetscope.contracts.batch import Batch
 from fleetscope.contracts.codec import Encoded, decode
 from fleetscope.errors import RetryError
+from ingest.timex import Timex
 from tests.unit.ingest.files import put
 
 BOOT_NS = 1_700_000_000_000_000_000
+
+
+def timex(**changes: int) -> Timex:
+    """A disciplined clock at 1,500 ppb with nothing left to slew."""
+    return replace(Timex(0, 0x2001, 1_500, 10_000, 0, 0, 900, 40, 0), **changes)
 
 
 class HandClocks:
@@ -18,6 +26,8 @@ class HandClocks:
 
     def __init__(self) -> None:
         self.now = 5_000_000_000
+        self.asleep = 0
+        self.timex: Timex | None = timex()
 
     def monotonic_raw_ns(self) -> int:
         self.now += 100
@@ -26,8 +36,13 @@ class HandClocks:
     def realtime_ns(self) -> int:
         return self.now + BOOT_NS
 
-    def boottime_ns(self) -> int:
-        return self.now + 7_000
+    def reader(self, clock: str) -> Callable[[], int]:
+        offset = {"realtime": BOOT_NS, "boottime": 7_000 + self.asleep, "monotonic": 3_000,
+                  "tai": BOOT_NS + 37_000_000_000}[clock]
+        return lambda: self.now + offset
+
+    def discipline(self) -> Timex | None:
+        return self.timex
 
 
 class KeepingSender:

@@ -14,7 +14,7 @@ from fleetscope.stream.memory import MemoryStream
 from ingest.agent import Agent, epoch_of
 from ingest.hostroot import HostRoot
 from tests.unit.ingest.files import put
-from tests.unit.ingest.hosts import BOOT_NS, HandClocks, KeepingSender, small_root
+from tests.unit.ingest.hosts import BOOT_NS, HandClocks, KeepingSender, small_root, timex
 
 SECOND = 1_000_000_000
 
@@ -57,7 +57,9 @@ def test_readings_come_every_period_and_heartbeats_every_second(root: HostRoot) 
              or (r["counter"], r["instance"]) == ("cpu_user", "total")}
     assert len(ticks) == pytest.approx(20, abs=1)
     assert len(sender.batches("heartbeats", "/agent")) == pytest.approx(11, abs=1)
-    assert sum(len(b) for b in sender.batches("clock_samples", "/links")) == pytest.approx(80, abs=8)
+    rows = [r for b in sender.batches("clock_samples", "/links") for r in b.rows.to_pylist()]
+    assert len([r for r in rows if r["kind"] == "exchange"]) == pytest.approx(40, abs=4)
+    assert [r["rate_ppb"] for r in rows if r["kind"] == "rate"] == pytest.approx([1_500] * (len(rows) // 5))
 
 
 def test_no_row_is_earlier_than_a_promise_made_before_it(root: HostRoot) -> None:
@@ -101,8 +103,10 @@ def test_utc_readings_go_to_the_links_and_boottime_to_the_host(root: HostRoot) -
     agent.close()
     assert sender.topics()["raw.clock_links"] == {"h1/links"}
     assert sender.topics()["raw.clock_samples"] == {"h1/agent"}
-    for producer, clock, offset in (("/links", "realtime", BOOT_NS), ("/agent", "boottime", 7_000)):
-        rows = [r for b in sender.batches("clock_samples", producer) for r in b.rows.to_pylist()]
+    for producer, clock, offset in (("/links", "realtime", BOOT_NS), ("/agent", "boottime", 7_000),
+                                    ("/agent", "monotonic", 3_000)):
+        rows = [r for b in sender.batches("clock_samples", producer) for r in b.rows.to_pylist()
+                if r["remote_clock"] == clock and r["kind"] == "exchange"]
         assert rows
         for row in rows:
             assert (row["kind"], row["remote_clock"], row["remote_host"]) == ("exchange", clock, None)
@@ -183,6 +187,57 @@ def test_missed_periods_are_not_made_up_for(root: HostRoot) -> None:
     ticks = {r["time_ticks"] for b in sender.batches("counters") for r in b.rows.to_pylist()
              if r["counter"] == "memory_total"}
     assert len(ticks) == 2
+
+
+def test_a_suspend_is_marked_once_with_its_length(root: HostRoot) -> None:
+    clocks, sender = HandClocks(), KeepingSender()
+    agent = Agent("h1", sender, root, 1.0, clocks)
+    run_for(agent, clocks, 3)
+    clocks.asleep += 12_500_000_000
+    run_for(agent, clocks, 3)
+    agent.close()
+    marks = [r for b in sender.batches("marks") for r in b.rows.to_pylist()]
+    assert [(m["kind"], m["subject"], m["name"], m["detail"]) for m in marks] \
+        == [("note", "host", "suspend", "asleep for 12.500 s")]
+    totals = [r["raw"] for b in sender.batches("counters") for r in b.rows.to_pylist()
+              if r["counter"] == "host_suspended_us"]
+    assert totals[-1] - totals[0] == 12_500_000
+
+
+def test_the_inventory_names_the_boot_and_how_realtime_is_kept(root: HostRoot) -> None:
+    clocks, sender = HandClocks(), KeepingSender()
+    agent = Agent("h1", sender, root, 1.0, clocks)
+    run_for(agent, clocks, 1)
+    agent.close()
+    facts = {(r["component"], r["attribute"]): r["text"] if r["text"] is not None else r["number"]
+             for r in sender.batches("inventory")[0].rows.to_pylist() if r["kind"] == "clock"}
+    assert facts["monotonic_raw", "boot_id"] == "2e32b555-ec0e-4323-8ecb-fb7186e27855"
+    assert (facts["realtime", "status"], facts["realtime", "tick_us"], facts["realtime", "tai_offset_s"]) \
+        == ("pll", 10_000, 0)
+
+
+def test_tai_is_read_from_the_moment_its_offset_is_set(root: HostRoot) -> None:
+    clocks, sender = HandClocks(), KeepingSender()
+    agent = Agent("h1", sender, root, 1.0, clocks)
+    run_for(agent, clocks, 3)
+    assert "tai" not in {r["remote_clock"] for b in sender.batches("clock_samples") for r in b.rows.to_pylist()}
+    clocks.timex = timex(tai_s=37)
+    run_for(agent, clocks, 3)
+    agent.close()
+    assert "tai" in {r["remote_clock"] for b in sender.batches("clock_samples") for r in b.rows.to_pylist()}
+
+
+def test_no_rate_is_stated_while_a_correction_of_unknown_speed_is_under_way(root: HostRoot) -> None:
+    clocks, sender = HandClocks(), KeepingSender()
+    agent = Agent("h1", sender, root, 1.0, clocks)
+    clocks.timex = timex(slew_us=-4_000)
+    run_for(agent, clocks, 3)
+    clocks.timex = timex(tick_us=10_001)
+    run_for(agent, clocks, 3)
+    agent.close()
+    rates = [r for b in sender.batches("clock_samples", "/links") for r in b.rows.to_pylist() if r["kind"] == "rate"]
+    assert {r["rate_ppb"] for r in rates} == {101_500}
+    assert 2 <= len(rates) <= 4
 
 
 def test_epochs_grow_from_start_to_start_and_fit_63_bits() -> None:

@@ -1,0 +1,1 @@
+"""Two-way exchanges of stamps between hosts over UDP, authenticated."""
