@@ -106,7 +106,7 @@ def fleet(options: Options) -> Iterator[Publication]:
     from simulator.scenario import load_scenario
 
     config = FleetConfig(hosts=options.hosts, devices=options.devices, seconds=options.seconds, seed=options.seed,
-                         start_unix_ns=START_UNIX_NS, scenario=load_scenario(options.scenario))
+                         start_unix_ns=START_UNIX_NS, scenario=load_scenario(options.scenario, options.seed))
     return iter(Fleet(config).publications())
 
 

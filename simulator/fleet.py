@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from fleetscope.errors import UsageError
 from simulator.clocks import NS, HostClocks, host_clocks
-from simulator.faults.plan import HostPlan, host_plan, impossible, refuse
+from simulator.faults.plan import HostPlan, host_plan
 from simulator.faults.truth import planned_truth
 from simulator.host import CHUNK_NS, SimulatedHost
 from simulator.producer import Publication
 from simulator.scenario import Scenario
+from simulator.scenario.faults import CpuContention
+from simulator.topology.changes import INCIDENT
+from simulator.topology.hosts import HostSpec, host_specs
+from simulator.topology.jobs import placements, worlds
 from simulator.truth import NoSink, Sink, Tally
+from simulator.worlds import DrivenWorld
 
 MAX_SECONDS: Final = 86_400.0 * 30
 
 
 @dataclass(frozen=True, slots=True)
 class FleetConfig:
-    """What to simulate; everything follows from it. UsageError for an empty fleet or an empty time."""
+    """What to simulate; everything follows from it. UsageError for an empty fleet or time, or a scenario it cannot be.
+
+    ``devices`` are those of each host, unless the scenario's groups say otherwise.
+    """
 
     hosts: int
     devices: int
@@ -31,6 +39,8 @@ class FleetConfig:
     start_unix_ns: int
     scenario: Scenario
     drain_seconds: float = 6.0
+    specs: tuple[HostSpec, ...] = field(init=False, repr=False, compare=False)
+    """The hosts as they are, in order."""
 
     def __post_init__(self) -> None:
         for name in ("hosts", "devices"):
@@ -45,8 +55,13 @@ class FleetConfig:
             raise UsageError(f"seed is {self.seed}, must not be negative")
         if not 0 <= self.start_unix_ns < 7_000_000_000 * NS:
             raise UsageError(f"start is {self.start_unix_ns} ns since 1970, must be before the year 2190")
-        scenario = self.scenario
-        refuse(impossible(scenario.clocks, scenario.collection, self.hosts, self.devices, self.seconds), scenario.name)
+        self.scenario.check_run(self.hosts, self.devices, self.seconds)
+        object.__setattr__(self, "specs", tuple(host_specs(self.scenario, self.hosts, self.devices)))
+
+    @property
+    def run_ns(self) -> int:
+        """Length of the workload."""
+        return round(self.seconds * NS)
 
     @property
     def host_names(self) -> list[str]:
@@ -61,51 +76,90 @@ class FleetConfig:
     def plan(self, host: int) -> HostPlan:
         """What is planned for one host, the same every time."""
         scenario = self.scenario
-        return host_plan(scenario.clocks, scenario.collection, host, self.devices, self.seconds, self.seed)
+        return host_plan(scenario.clocks, scenario.collection, host, self.specs[host].devices, self.seconds, self.seed)
 
     def clocks(self, host: int) -> HostClocks:
         """The clocks of one host, the same every time."""
-        return host_clocks(self.seed, host, self.devices, self.start_unix_ns, self.scenario.device.tick_hz,
+        spec = self.specs[host]
+        return host_clocks(self.seed, host, spec.devices, self.start_unix_ns, spec.machine.tick_hz,
                            self.scenario.clocks, self.plan(host))
 
     def plain(self) -> dict[str, object]:
         """The configuration as plain data."""
-        fields = asdict(self)
-        return {**fields, "scenario": self.scenario.model_dump()}
+        return {"hosts": self.hosts, "devices": self.devices, "seconds": self.seconds, "seed": self.seed,
+                "start_unix_ns": self.start_unix_ns, "drain_seconds": self.drain_seconds,
+                "scenario": self.scenario.model_dump(mode="json")}
 
 
 class Fleet:
-    """One run of a fleet. ``publications`` may be taken once; ``tallies`` hold the true counts so far."""
+    """One run of a fleet. ``publications`` may be taken once; ``tallies`` hold the true counts so far.
+
+    UsageError where a job's work does not fit on its devices.
+    """
 
     def __init__(self, config: FleetConfig, sink: Sink | None = None) -> None:
         self.config = config
         self.tallies: dict[str, Tally] = {}
         self._sink: Sink = sink or NoSink()
+        self._names = config.host_names
+        replicas = placements(config.scenario, config.specs)
+        self._worlds = [
+            DrivenWorld(config.scenario, config.specs, places, replicas, config.seed, config.run_ns, number)
+            for number, places in enumerate(worlds(config.specs, replicas))]
 
     def publications(self) -> Iterator[Publication]:
         """All messages of the fleet; with them the truth goes to the sink, which is finished at the end."""
         config = self.config
         clocks = [config.clocks(index) for index in range(config.hosts)]
         hosts = [self._host(index, clocks) for index in range(config.hosts)]
-        for index, name in enumerate(config.host_names):
-            planned_truth(name, clocks[index], config.plan(index), self._sink)
+        for world in self._worlds:
+            for rank, (host, _) in enumerate(world.places):
+                hosts[host].seat(world, rank, config.seed)
+        self._planned_truth(clocks)
         end_ns = round((config.seconds + config.drain_seconds) * NS)
         flush_ns = 0
         while True:
             flush_ns += CHUNK_NS
-            for host in hosts:
-                host.advance(flush_ns)
+            for world in self._worlds:
+                world.advance(flush_ns)
+                world.take()
+                self._causes(world)
             last = flush_ns >= end_ns and not any(host.busy for host in hosts)
-            for host in hosts:
-                yield from host.flush(flush_ns, closing=last)
+            for simulated in hosts:
+                yield from simulated.flush(flush_ns, closing=last)
             if last:
                 break
         self._sink.finish(self.tallies, config.plain())
 
     def _host(self, index: int, clocks: list[HostClocks]) -> SimulatedHost:
         config = self.config
-        names = config.host_names
         peers = sorted({(index + 1) % config.hosts, 0} - {index})  # the ring, and everyone to the first
-        return SimulatedHost(names[index], index, clocks[index], {names[peer]: clocks[peer].raw for peer in peers},
-                             config.epochs[index], config.scenario, config.seed, round(config.seconds * NS),
-                             self.tallies, self._sink, config.plan(index))
+        return SimulatedHost(self._names[index], config.specs[index], clocks[index],
+                             {self._names[peer]: clocks[peer].raw for peer in peers}, config.epochs[index],
+                             config.scenario, config.seed, config.run_ns, self.tallies, self._sink, config.plan(index))
+
+    def _planned_truth(self, clocks: list[HostClocks]) -> None:
+        """What is known before the run begins: faults and deployments."""
+        config = self.config
+        for index, name in enumerate(self._names):
+            planned_truth(name, clocks[index], config.plan(index), self._sink)
+        whole: set[tuple[str, str, int, int]] = set()
+        for world in self._worlds:
+            for one in world.incidents:
+                kind, host = INCIDENT[type(one.fault)], self._names[one.host]
+                if isinstance(one.fault, CpuContention) and one.fault.device is None:
+                    whole.add((kind, host, one.start_ns, one.end_ns))
+                else:
+                    self._sink.incident(kind, host, f"dev{one.device}", one.start_ns, one.end_ns)
+        for kind, host, start_ns, end_ns in sorted(whole):
+            self._sink.incident(kind, host, None, start_ns, end_ns)
+        for deployment in config.scenario.deployments:
+            effect = deployment.kernels if deployment.kernels != 1 else deployment.host_calls
+            scope = "" if deployment.host is None else self._names[deployment.host]
+            self._sink.change(round(deployment.at_s * NS), deployment.subject, deployment.version, effect - 1, scope)
+
+    def _causes(self, world: DrivenWorld) -> None:
+        slots = world.slots()
+        for start_ns, rank, causes in zip(slots.start.tolist(), slots.device.tolist(), slots.ns, strict=True):
+            host, device = world.places[rank]
+            self._sink.causes(self._names[host], f"dev{device}", start_ns, int(causes.sum()), causes)

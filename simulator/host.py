@@ -1,9 +1,10 @@
-"""One simulated host: its replicas, probes and readings, and the two producers that publish them."""
+"""One simulated host: its processes and devices as worlds drive them, probes and readings, and what it publishes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,44 +13,90 @@ from fleetscope.contracts.batch import record_batch, symbol_array
 from fleetscope.contracts.raw import HEARTBEATS
 from fleetscope.contracts.topics import CLOCK_LINKS, RAW_TOPICS
 from simulator.clocks import NS, RAW, Clock, HostClocks
+from simulator.counters.descriptors import PERIOD_NS
+from simulator.counters.device import JITTER_NS
+from simulator.counters.host import Demand, RunWait, demand_readings
+from simulator.counters.readings import Readings, counter_batch
+from simulator.engine.world import DeviceSpans, HostSpans
+from simulator.engine.world import Readings as Measured
 from simulator.faults.counters import CounterFaults
 from simulator.faults.plan import FLUSH_NS, HostPlan, begin_ns
 from simulator.faults.settings import Clocks, Collection, Latency
 from simulator.inventory import inventory_rows, mark_rows
+from simulator.meters import DeviceMeter
 from simulator.probes import Path, Probe, phase, sample_rows
 from simulator.producer import Flush, Producer, Publication
-from simulator.readings import DeviceReadings, Row, counter_rows, demand_rows
 from simulator.scenario import Scenario
-from simulator.spans import Spans, concat, make, span_rows
+from simulator.spans import Seats, device_rows, host_rows, taken
+from simulator.topology.hosts import HostSpec
 from simulator.truth import Sink, Tally
-from simulator.workload import Replica
+from simulator.worlds import DrivenWorld
 
 CHUNK_NS: Final = FLUSH_NS
 """True time between flushes."""
 _BEATS_EVERY: Final = NS // CHUNK_NS
 
 
-class SimulatedHost:
-    """``advance`` makes the work up to a flush, ``flush`` publishes what had ended by then."""
+S = TypeVar("S", HostSpans, DeviceSpans)
 
-    def __init__(self, name: str, index: int, clocks: HostClocks, peers: Mapping[str, Clock], epoch: int,
+
+@dataclass(slots=True)
+class Seat:
+    """One device: where it sits in which world, and its counters."""
+
+    world: DrivenWorld
+    rank: int
+    meter: DeviceMeter
+    waits: RunWait
+
+    @property
+    def spans(self) -> DeviceSpans:
+        """What ended in the chunk on the device, in order of ends."""
+        return self.world.device_spans(self.rank)
+
+    @property
+    def measured(self) -> Measured:
+        """What the core measured of it in the chunk."""
+        return self.world.measured(self.rank)
+
+    def promises(self) -> tuple[int, int]:
+        """Later spans of (its process, the device) start at or after these true times."""
+        return self.world.promises(self.rank)
+
+    def demand(self, from_ns: int, to_ns: int) -> Readings:
+        """Readings of its process: requests, and time without a processor."""
+        rank = int(self.world.seats.rank[self.rank])
+        entries = self.world.demand[self.rank]
+        columns = np.array([(entry.time_ns, entry.running, entry.waiting) for entry in entries], dtype=np.int64).T
+        readings = demand_readings(Demand(*columns), rank, from_ns, to_ns)
+        past = [entry for entry in entries if entry.time_ns <= to_ns]
+        self.world.demand[self.rank] = [past[-1], *entries[len(past):]]
+        waits = self.world.waits[self.rank]
+        ended = np.array([at for at, _ in waits], dtype=np.int64)
+        readings.extend(self.waits.read(ended, np.array([ns for _, ns in waits], dtype=np.int64), from_ns, to_ns))
+        waits.clear()
+        return readings
+
+
+class SimulatedHost:
+    """``flush`` publishes what had ended by then, as its seats' worlds say."""
+
+    def __init__(self, name: str, spec: HostSpec, clocks: HostClocks, peers: Mapping[str, Clock], epoch: int,
                  scenario: Scenario, seed: int, end_ns: int, tallies: dict[str, Tally], sink: Sink,
                  plan: HostPlan) -> None:
+        index = spec.index
         self.name = name
+        self._spec = spec
         self._plan = plan
         self._epoch = epoch
         self._run = -1
         self._counter_faults = CounterFaults(plan)
         self._clocks = clocks
         self._scenario = scenario
-        self._job = f"llm-serve-{index}"
-        self._replicas = [Replica(scenario, seed, index, rank, end_ns) for rank in range(len(clocks.devices))]
-        self._read: list[list[Row]] = [[] for _ in range(1 + len(clocks.devices))]
-        self._readings = [DeviceReadings(scenario.device, np.random.default_rng([seed, 4, index, rank]))
-                          for rank in range(len(clocks.devices))]
-        self._host_spans = [make(0) for _ in clocks.devices]
-        self._device_spans = [make(0) for _ in clocks.devices]
-        self._pending: list[Spans] = []
+        self._sink = sink
+        self._end_ns = end_ns
+        self._seats: dict[int, Seat] = {}
+        self._read = [Readings() for _ in range(1 + spec.devices)]
         self._device_probes, self._link_probes = _probes(scenario.clocks, clocks, peers, index, end_ns,
                                                          np.random.default_rng([seed, 5, index]))
         dvfs = scenario.clocks.dvfs
@@ -61,19 +108,18 @@ class SimulatedHost:
         self._links = Producer(name, f"{name}/links", epoch, links, Collection(),
                                np.random.default_rng([seed, 7, index]), tallies, sink, plan)
 
+    def seat(self, world: DrivenWorld, rank: int, seed: int) -> None:
+        """Device of this host at ``rank`` of ``world``."""
+        device = world.places[rank][1]
+        rng = np.random.default_rng([seed, 4, self._spec.index, device])
+        meter = DeviceMeter(self._spec, device, world.incidents, rng)
+        world.given[rank] = meter.given
+        self._seats[device] = Seat(world, rank, meter, RunWait(int(world.seats.rank[rank])))
+
     @property
     def busy(self) -> bool:
-        """Whether spans wait for their end, or messages are still on their way."""
-        return any(len(spans) for spans in self._pending) or self._agent.waiting or self._links.waiting
-
-    def advance(self, flush_ns: int) -> None:
-        """Make everything that begins before ``flush_ns``; forget what ended before the chunk."""
-        begin_ns = flush_ns - CHUNK_NS
-        for rank, replica in enumerate(self._replicas):
-            made = replica.advance(flush_ns)
-            self._host_spans[rank] = concat([_after(self._host_spans[rank], begin_ns), made.host])
-            self._device_spans[rank] = concat([_after(self._device_spans[rank], begin_ns), made.device])
-        self._pending = [_after(spans, flush_ns) for spans in (*self._host_spans, *self._device_spans)]
+        """Whether work has not ended, or messages are still on their way."""
+        return any(seat.world.busy for seat in self._seats.values()) or self._agent.waiting or self._links.waiting
 
     def flush(self, flush_ns: int, *, closing: bool) -> Iterator[Publication]:
         """Publications of one chunk: what was held up, then links first, heartbeats last."""
@@ -96,13 +142,14 @@ class SimulatedHost:
             yield from self._beat(self._links, flush, [("clock_samples", RAW, flush.ticks)], closing)
         yield from self._samples(self._agent, self._device_probes, begin_ns, flush, self._rates)
         if fresh:
-            rows = inventory_rows(self._scenario, self._clocks, begin_ns)
+            rows = inventory_rows(self._scenario, self._spec, self._clocks, begin_ns)
             yield from self._agent.publish("inventory", RAW, rows, flush)
         yield from self._spans(flush)
         if beat:  # counters are quiet: they wait for the beat, spans do not
             yield from self._counters(flush)
-        if fresh:
-            yield from self._agent.publish("marks", RAW, mark_rows(self._scenario, self._clocks, begin_ns), flush)
+        marks = mark_rows(self._scenario, self._spec, self._clocks, begin_ns, flush_ns, fresh=fresh)
+        if marks is not None:
+            yield from self._agent.publish("marks", RAW, marks, flush)
         if closing:
             yield from self._links.drain(flush_ns)
             yield from self._agent.drain(flush_ns)
@@ -116,13 +163,13 @@ class SimulatedHost:
 
     def _forgo(self, flush_ns: int) -> None:
         """The agent does not run: what ended meanwhile is not recorded; one that forgets loses what it held, too."""
-        for spans in (*self._host_spans, *self._device_spans):
-            ended = self._ended(spans, flush_ns)
-            self._agent.unrecorded("spans", len(ended), ended.start)
+        starts = [part.start for part, _ in self._host_parts()] + [seat.spans.start for _, seat in self._devices()]
+        for start_ns in starts:
+            self._agent.unrecorded("spans", len(start_ns), start_ns)
         if any(down.forgets and down.from_ns < flush_ns < down.end_ns for down in self._plan.downs):
-            for rows in self._read:
-                self._agent.unrecorded("counters", len(rows))
-                rows.clear()
+            for readings in self._read:
+                self._agent.unrecorded("counters", len(readings))
+            self._read = [Readings() for _ in self._read]
 
     def _samples(self, producer: Producer, probes: Sequence[Probe], begin_ns: int, flush: Flush,
                  rates: Sequence[tuple[Clock, Clock]] = ()) -> Iterator[Publication]:
@@ -131,57 +178,71 @@ class SimulatedHost:
             yield from producer.publish("clock_samples", RAW, rows, flush)
 
     def _spans(self, flush: Flush) -> Iterator[Publication]:
-        ended = concat([self._ended(spans, flush.true_ns) for spans in self._host_spans])
-        yield from self._publish_spans(ended, self._clocks.raw, None, flush)
-        for clock, spans in zip(self._clocks.devices, self._device_spans, strict=True):
-            yield from self._publish_spans(self._ended(spans, flush.true_ns), clock, clock.name, flush)
+        """Spans that ended in the chunk: the host's own, then each device's."""
+        raw = self._clocks.raw
+        parts = [(self._recorded(part, None, flush), seats) for part, seats in self._host_parts()]
+        parts = [(part, seats) for part, seats in parts if len(part)]
+        if parts:
+            starts = np.concatenate([part.start for part, _ in parts])
+            yield from self._agent.publish("spans", RAW, host_rows(parts, raw), flush, starts)
+        for device, seat in self._devices():
+            spans = self._recorded(seat.spans, device, flush)
+            if len(spans):
+                clock = self._clocks.devices[device]
+                rows = device_rows(spans, seat.world.seats, clock, clock.name)
+                yield from self._agent.publish("spans", clock.name, rows, flush, spans.start)
 
-    def _publish_spans(self, spans: Spans, clock: Clock, device: str | None, flush: Flush) -> Iterator[Publication]:
-        number = None if device is None else self._clocks.devices.index(clock)
-        recorded = self._plan.recorded(number, spans.start, spans.end, flush.true_ns)
-        if not recorded.all():
-            self._agent.unrecorded("spans", int(np.count_nonzero(~recorded)), spans.start[~recorded])
-            spans = spans.take(recorded)
-        if len(spans):
-            rows = span_rows(spans, clock, self._job, self._scenario.team, device)
-            yield from self._agent.publish("spans", clock.name, rows, flush, spans.start)
+    def _devices(self) -> list[tuple[int, Seat]]:
+        return sorted(self._seats.items())
 
-    @staticmethod
-    def _ended(spans: Spans, flush_ns: int) -> Spans:
-        return spans.take(spans.end <= flush_ns)
+    def _host_parts(self) -> list[tuple[HostSpans, Seats]]:
+        """Spans of this host's processes, with what the ranks of their worlds are."""
+        worlds = list({id(seat.world): seat.world for _, seat in self._devices()}.values())
+        return [(world.host_spans(self._spec.index), world.seats) for world in worlds]
+
+    def _recorded(self, spans: S, device: int | None, flush: Flush) -> S:
+        """What of the spans the agent has; the rest is counted as unrecorded."""
+        recorded = self._plan.recorded(device, spans.start, spans.end, flush.true_ns)
+        if recorded.all():
+            return spans
+        self._agent.unrecorded("spans", int(np.count_nonzero(~recorded)), spans.start[~recorded])
+        return taken(spans, recorded)
 
     def _read_counters(self, flush_ns: int) -> None:
         """Readings of the chunk, as far as there is somebody who reads."""
         begin_ns = flush_ns - CHUNK_NS
-        read: list[list[Row]] = [[] for _ in self._read]
-        for rank, replica in enumerate(self._replicas):
-            read[0] += demand_rows(replica.demand, rank, begin_ns, flush_ns)
-            replica.demand = replica.demand[-1:]
-        for rows, readings, spans in zip(read[1:], self._readings, self._device_spans, strict=True):
-            rows += readings.read(spans, begin_ns, flush_ns)
-        for kept, rows in zip(self._read, read, strict=True):
-            taken = [row for row in rows if self._plan.reads(row[2], flush_ns)]
-            self._agent.unrecorded("counters", len(rows) - len(taken))
-            kept += taken
+        read = [Readings() for _ in self._read]
+        for device, seat in self._devices():
+            read[0].extend(seat.demand(begin_ns, flush_ns))
+            read[1 + device] = seat.meter.read(seat.spans, seat.measured, begin_ns, flush_ns)
+        for kept, readings in zip(self._read, read, strict=True):
+            heard = {at: self._plan.reads(at, flush_ns) for at in readings.time_ns}
+            if not all(heard.values()):
+                lost = len(readings)
+                readings = _where(readings, [heard[at] for at in readings.time_ns])
+                self._agent.unrecorded("counters", lost - len(readings))
+            kept.extend(readings)
 
     def _counters(self, flush: Flush) -> Iterator[Publication]:
         raw, devices = self._clocks.raw, self._clocks.devices
-        for number, (clock, rows) in enumerate(zip((raw, *devices), self._read, strict=True)):
-            if rows:
-                batch = counter_rows(rows, clock, clock.name if number else None)
-                at_ns = np.array([row[2] for row in rows], dtype=np.int64)
+        for number, clock in enumerate((raw, *devices)):
+            readings = self._read[number]
+            if len(readings):
+                batch = counter_batch(readings, clock, clock.name if number else None)
+                at_ns = np.array(readings.time_ns, dtype=np.int64)
                 batch = self._counter_faults.apply(batch, number - 1 if number else None, at_ns)
                 yield from self._agent.publish("counters", clock.name, batch, flush)
-                rows.clear()
+                self._read[number] = Readings()
 
     def _promises(self, flush_ns: int) -> list[tuple[str, str, int]]:
         """(contract, clock, ticks) of the agent: nothing earlier comes later. Spans under way hold theirs back."""
         raw, devices = self._clocks.raw, self._clocks.devices
-        hosts, ours = self._pending[:len(devices)], self._pending[len(devices):]
-        first_host = min(_first(spans, flush_ns) for spans in hosts)
-        promises = [("spans", RAW, raw.at(first_host))]
-        promises += [("spans", c.name, c.at(_first(spans, flush_ns))) for c, spans in zip(devices, ours, strict=True)]
-        promises += [("counters", clock.name, clock.at(flush_ns)) for clock in (raw, *devices)]
+        promised = [seat.promises() for _, seat in self._devices()]
+        promises = [("spans", RAW, raw.at(min([flush_ns, *(host for host, _ in promised)])))]
+        promises += [("spans", clock.name, clock.at(min(flush_ns, device)))
+                     for clock, (_, device) in zip(devices, promised, strict=True)]
+        read_ns = flush_ns - flush_ns % PERIOD_NS - round(JITTER_NS)  # the next reading may come this much early
+        promises += [("counters", clock.name, clock.at(read_ns)) for clock in (raw, *devices)]
         return promises + [(contract, RAW, raw.at(flush_ns)) for contract in ("clock_samples", "inventory", "marks")]
 
     def _beat(self, producer: Producer, flush: Flush, promises: list[tuple[str, str, int]], closed: bool) \
@@ -200,12 +261,9 @@ class SimulatedHost:
         yield from producer.publish("heartbeats", RAW, rows, flush)
 
 
-def _after(spans: Spans, tau_ns: int) -> Spans:
-    return spans.take(spans.end > tau_ns) if len(spans) else spans
-
-
-def _first(spans: Spans, flush_ns: int) -> int:
-    return min(int(spans.start.min()), flush_ns) if len(spans) else flush_ns
+def _where(readings: Readings, keep: Sequence[bool]) -> Readings:
+    columns = (getattr(readings, name) for name in Readings.__slots__)
+    return Readings(*([value for value, kept in zip(column, keep, strict=True) if kept] for column in columns))
 
 
 def _probes(settings: Clocks, clocks: HostClocks, peers: Mapping[str, Clock], host: int, run_ns: int,

@@ -74,7 +74,7 @@ class Demo:
         length_ns = round(max(seconds, 0) * 1e9) if math.isfinite(seconds) else 0  # refused below, with the others
         # On a whole second, as windows are: the first one is then known in full.
         begin = parse_start(start, (time.time_ns() - length_ns) // NS * NS)
-        config = FleetConfig(hosts, devices, seconds, seed, begin, load_scenario(scenario))
+        config = FleetConfig(hosts, devices, seconds, seed, begin, load_scenario(scenario, seed))
         given = settings()
         bus = given.kafka
         if "partitions" not in bus.model_fields_set:

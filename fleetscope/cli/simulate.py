@@ -80,7 +80,7 @@ def simulate(
     from simulator.scenario import load_scenario
     from simulator.truth import TruthSink
 
-    config = FleetConfig(hosts, devices, seconds, seed, parse_start(start, time.time_ns()), load_scenario(scenario))
+    config = FleetConfig(hosts, devices, seconds, seed, parse_start(start, time.time_ns()), load_scenario(scenario, seed))
     folder = truth or (out / "truth" if out else None)
     sink: Sink | None = TruthSink(folder) if folder else None
     fleet = Fleet(config, sink)

@@ -1,16 +1,7 @@
-"""Scenarios: what runs on what, and which faults there are."""
+"""Scenarios: what runs on what, and which faults there are. Read from TOML, distributions drawn by seed."""
 
-from simulator.scenario.old import (
-    Device,
-    Host,
-    Link,
-    Model,
-    Requests,
-    Scenario,
-    Swap,
-    load_scenario,
-    scenario_names,
-)
+from simulator.scenario.load import load_scenario, parse_scenario, scenario_names
+from simulator.scenario.schema import Scenario
+from simulator.scenario.source import Source
 
-__all__ = ["Device", "Host", "Link", "Model", "Requests", "Scenario", "Swap", "load_scenario",
-           "scenario_names"]
+__all__ = ["Scenario", "Source", "load_scenario", "parse_scenario", "scenario_names"]

@@ -20,6 +20,8 @@ def _whole(given: Any) -> Any:
     stated = {"kind": given} if isinstance(given, str) else given
     if not isinstance(stated, Mapping):
         raise ValueError("must be the name of a machine or a table")
+    if Machine.model_fields.keys() <= stated.keys():
+        return stated
     try:
         kind = load_machine(str(stated.get("kind", DEFAULT)))
     except UsageError as error:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from simulator.faults.plan import impossible
 from simulator.faults.settings import Clocks, Collection
 from simulator.scenario.faults import LinkDowngrade, PhysicalFault
 from simulator.scenario.fleet import Deployment, FleetPart
@@ -17,6 +19,7 @@ from simulator.scenario.pcie import Pcie
 from simulator.scenario.source import Source
 
 Finding = tuple[Path, str]
+_DEFAULT_JOB: Any = {"kind": "serving", "per_host": True, "batch": {"running_at_start": 10}}
 
 
 class Scenario(Part):
@@ -27,8 +30,7 @@ class Scenario(Part):
     fleet: FleetPart = FleetPart()
     machine: MachineChoice = Field(DEFAULT, validate_default=True)
     pcie: Pcie = Pcie()
-    jobs: tuple[AnyJob, ...] = Field(({"kind": "serving"},), min_length=1,
-                                     validate_default=True)
+    jobs: tuple[AnyJob, ...] = Field((_DEFAULT_JOB,), min_length=1, validate_default=True)
     faults: tuple[PhysicalFault, ...] = ()
     deployments: tuple[Deployment, ...] = ()
     clocks: Clocks = Clocks()
@@ -40,6 +42,10 @@ class Scenario(Part):
     def source(self) -> Source:
         """Where it was read."""
         return self._source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sections made from planners' settings have no importable class of their own: values travel instead."""
+        return _restored, (self.model_dump(), self._source)
 
     def checked(self, source: Source) -> Scenario:
         """The scenario itself, from ``source``. UsageError where sections contradict each other."""
@@ -55,7 +61,9 @@ class Scenario(Part):
         from simulator.topology.jobs import placements
 
         specs = host_specs(self, hosts, devices)
-        for path, reason in self._outside(hosts, [spec.devices for spec in specs], seconds):
+        counts = [spec.devices for spec in specs]
+        for path, reason in (*self._outside(hosts, counts, seconds),
+                             *impossible(self.clocks, self.collection, hosts, max(counts), seconds)):
             raise self._source.error(path, reason)
         placements(self, specs)
 
@@ -79,3 +87,9 @@ class Scenario(Part):
             most = max(devices) if fault.host is None else devices[fault.host]
             if fault.device is not None and fault.device >= most:
                 yield ("faults", index, "device"), f"there is no device {fault.device}: the host has {most}"
+
+
+def _restored(values: dict[str, Any], source: Source) -> Scenario:
+    scenario = Scenario.model_validate(values)
+    scenario._source = source
+    return scenario

@@ -59,9 +59,9 @@ def link_changes(found: Sequence[Held], made: Fabric, hosts: Sequence[HostSpec])
     """Rates of links over time; faults that hold at once multiply."""
     effects: dict[tuple[int, int], list[_Effect]] = defaultdict(list)
     for one in found:
-        for port, effect in _effects(one, hosts[one.host]):
-            if effect not in effects[port]:  # several devices below one uplink bring the same effect
-                effects[port].append(effect)
+        for where, effect in _effects(one, hosts[one.host]):
+            if effect not in effects[where]:  # several devices below one uplink bring the same effect
+                effects[where].append(effect)
     changes = []
     for key, mine in sorted(effects.items(), key=lambda item: item[0]):
         port = made.ports[key]

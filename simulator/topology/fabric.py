@@ -1,8 +1,8 @@
 """The links of one world as the core takes them: PCIe in both directions, device fabric, network, and their faults.
 
 Every PCIe link is two links of the core, towards the device and from it, each at its ceiling for payload (bytes/ns). A
-transfer of a device needs every link of its path at once; what read requests take of the other direction is left out, it
-is under 5 % at usual request sizes. Copies whose buffers lie on another node of the processor cross the link between
+transfer of a device needs every link of its path at once; what read requests take of the other direction is left out,
+it is under 5 % at usual request sizes. Copies whose buffers lie on another node of the processor cross the link between
 nodes, too. Collectives within a host take the device fabric where the machine has one, else the PCIe links of their
 members in both directions; across hosts they take the network of every host involved, as well.
 """
@@ -107,9 +107,8 @@ def collective_path(made: Fabric, hosts: Sequence[HostSpec], members: Sequence[P
         if all(place in made.device for place in mine):
             path.update(made.device[place] for place in mine)
         else:
-            for _, device in mine:
-                for down, up in [(p.down, p.up) for p in (made.ports[index, k] for k in hosts[index].tree.paths[device])]:
-                    path.update((down, up))
+            for port in (made.ports[index, link] for _, device in mine for link in hosts[index].tree.paths[device]):
+                path.update((port.down, port.up))
     if len({host for host, _ in members}) > 1:
         path.update(made.network[host, "out"] for host in sorted({host for host, _ in members}))
     return tuple(sorted(path))
