@@ -237,7 +237,8 @@ class DrivenWorld:
     def _spec(self, seed: int, number: int) -> WorldSpec:
         devices = tuple(self._device(place) for place in self.places)
         groups = tuple(self._group(members) for members in self._groups)
-        changes = [*link_changes(self._held, self._links, self._hosts), *device_changes(self._held, self._rank)]
+        changes = [*link_changes(self._held, self._links, self._hosts),
+                   *device_changes(self._held, self._rank, self._hosts)]
         stream = int(np.random.default_rng([seed, _WORLD, number]).integers(1 << 62))
         return WorldSpec(devices, tuple(self._links.rates), groups, tuple(changes), seed=stream)
 

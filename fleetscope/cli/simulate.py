@@ -51,9 +51,9 @@ def register(app: typer.Typer) -> None:
 
 def simulate(
     out: Annotated[Path | None, typer.Option(help="Folder for capture.arrow and truth/; else to Kafka.")] = None,
-    seconds: Annotated[float, typer.Option(help="Length of the workload.")] = 20.0,
-    hosts: Annotated[int, typer.Option(help="Number of hosts.")] = 2,
-    devices: Annotated[int, typer.Option(help="Devices on each host.")] = 4,
+    seconds: Annotated[float | None, typer.Option(help="Length of the workload; else the scenario's.")] = None,
+    hosts: Annotated[int | None, typer.Option(help="Number of hosts; else the scenario's.")] = None,
+    devices: Annotated[int | None, typer.Option(help="Devices on each host; else the scenario's.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed and start: same bytes.")] = 1,
     scenario: Annotated[str, typer.Option(help="Name of a scenario, or a .toml file.")] = "serving",
     start: Annotated[str | None, typer.Option(help="Time it plays at: ISO 8601 or Unix seconds; else now.")] = None,
@@ -80,7 +80,10 @@ def simulate(
     from simulator.scenario import load_scenario
     from simulator.truth import TruthSink
 
-    config = FleetConfig(hosts, devices, seconds, seed, parse_start(start, time.time_ns()), load_scenario(scenario, seed))
+    loaded = load_scenario(scenario, seed)
+    size = loaded.fleet
+    config = FleetConfig(size.hosts if hosts is None else hosts, size.devices if devices is None else devices,
+                         size.seconds if seconds is None else seconds, seed, parse_start(start, time.time_ns()), loaded)
     folder = truth or (out / "truth" if out else None)
     sink: Sink | None = TruthSink(folder) if folder else None
     fleet = Fleet(config, sink)

@@ -8,7 +8,7 @@ import numpy as np
 
 from simulator.engine import layout
 from simulator.engine.agenda import start_tree, tree_size
-from simulator.engine.core import CAP_CHANGE, LINK_CHANGE, SLOWNESS_CHANGE
+from simulator.engine.core import CAP_CHANGE, INLET_CHANGE, LINK_CHANGE, POWER_CHANGE, SLOWNESS_CHANGE
 from simulator.engine.layout import CAUSE_COUNT, NEVER, Ints, Records, State
 from simulator.engine.program import NONE, QUEUES
 from simulator.engine.spec import Device, WorldSpec
@@ -16,7 +16,8 @@ from simulator.engine.spec import Device, WorldSpec
 _ROWS: Final = 1 << 14
 _CALLS: Final = 256
 _CLOCK_STEPS: Final = 64
-_WHAT: Final = {"link": LINK_CHANGE, "clock_cap": CAP_CHANGE, "slowness": SLOWNESS_CHANGE}
+_WHAT: Final = {"link": LINK_CHANGE, "clock_cap": CAP_CHANGE, "slowness": SLOWNESS_CHANGE,
+                "power_limit": POWER_CHANGE, "inlet": INLET_CHANGE}
 
 
 def build(spec: WorldSpec) -> State:

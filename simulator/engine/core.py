@@ -39,7 +39,7 @@ from simulator.engine.rates import flush
 from simulator.engine.shares import mark_component, mark_device
 from simulator.engine.threads import admit, thread_event
 
-LINK_CHANGE, CAP_CHANGE, SLOWNESS_CHANGE = range(3)
+LINK_CHANGE, CAP_CHANGE, SLOWNESS_CHANGE, POWER_CHANGE, INLET_CHANGE = range(5)
 
 
 @compiled
@@ -74,6 +74,10 @@ def _change(s: State, entity: int, now: int) -> None:
         settle(s, change.index, now)
         s.devices[change.index].slowness = change.value
         mark_device(s, change.index)
+    elif change.what == POWER_CHANGE:
+        s.devices[change.index].max_w = change.value  # the next tick acts on it, as on the air
+    elif change.what == INLET_CHANGE:
+        s.devices[change.index].inlet = change.value
     elif change.what == LINK_CHANGE:
         component = s.links[change.index].component
         if component >= 0:

@@ -59,13 +59,14 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A physical change at ``at_ns``: of a link's bytes/ns, a device's highest clock in MHz, or its kernels' slowness.
+    """A physical change at ``at_ns``: of a link's bytes/ns, or of a device's highest clock in MHz, power limit in W,
+    inlet air in °C, or its kernels' slowness.
 
     A link of 0 bytes/ns stands still (retraining). ``slowness`` ≥ 1 multiplies the time of kernels (a straggler).
     """
 
     at_ns: int
-    what: Literal["link", "clock_cap", "slowness"]
+    what: Literal["link", "clock_cap", "slowness", "power_limit", "inlet"]
     index: int
     value: float
 
@@ -155,7 +156,7 @@ class WorldSpec:
     def _check_change(self, change: Change) -> None:
         where = f"world.changes ({change.what} at {change.at_ns} ns)"
         count = len(self.links) if change.what == "link" else len(self.devices)
-        least = {"link": 0.0, "clock_cap": 1.0, "slowness": 1.0}
+        least = {"link": 0.0, "clock_cap": 1.0, "slowness": 1.0, "power_limit": 1e-3, "inlet": -100.0}
         _need(change.what in least, f"{where}: what must be one of {sorted(least)}")
         _need(0 <= change.index < count, f"{where}: index {change.index} does not exist")
         _need(change.at_ns >= 0, f"{where}: time must be ≥ 0 ns")

@@ -9,6 +9,7 @@ from typing import Final
 
 from simulator.engine.spec import Change
 from simulator.physics.pcie import RETRAIN_NS
+from simulator.physics.power import INLET_C
 from simulator.scenario.faults import (
     CpuContention,
     LinkDowngrade,
@@ -71,14 +72,20 @@ def link_changes(found: Sequence[Held], made: Fabric, hosts: Sequence[HostSpec])
     return changes
 
 
-def device_changes(found: Sequence[Held], rank: dict[Place, int]) -> list[Change]:
-    """Slowness of stragglers."""
+def device_changes(found: Sequence[Held], rank: dict[Place, int], hosts: Sequence[HostSpec]) -> list[Change]:
+    """Slowness of stragglers, air and power limits; of faults that hold at once at one device the last one counts."""
     changes = []
     for one in found:
-        if isinstance(one.fault, Straggler):
-            index = rank[one.host, one.device]
-            changes += [Change(one.start_ns, "slowness", index, one.fault.slowdown),
+        index, fault = rank[one.host, one.device], one.fault
+        if isinstance(fault, Straggler):
+            changes += [Change(one.start_ns, "slowness", index, fault.slowdown),
                         Change(one.end_ns, "slowness", index, 1.0)]
+        elif isinstance(fault, ThermalThrottle):
+            changes += [Change(one.start_ns, "inlet", index, fault.inlet_c),
+                        Change(one.end_ns, "inlet", index, INLET_C)]
+        elif isinstance(fault, PowerCap):
+            changes += [Change(one.start_ns, "power_limit", index, fault.watts),
+                        Change(one.end_ns, "power_limit", index, hosts[one.host].machine.max_w)]
     return changes
 
 
