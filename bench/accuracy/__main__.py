@@ -24,6 +24,8 @@ ROOT: Final = Path(__file__).parents[2]
 RESULTS: Final = ROOT / "bench/results/accuracy.json"
 PAGE: Final = ROOT / "docs/accuracy.md"
 TIMEOUT_S: Final = 300.0
+SHORT_S: Final = 8.0
+SHORT_DEVICES: Final = 2
 PACKAGES: Final = ("fleetscope", "processors", "simulator")
 
 
@@ -38,6 +40,8 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--seconds", type=float, help="length of the workload (default: the scenario's)")
     result.add_argument("--hosts", type=int, help="default: the scenario's")
     result.add_argument("--devices", type=int, help="on each host; default: the scenario's")
+    result.add_argument("--short", action="store_true",
+                        help=f"{SHORT_S:g} s and {SHORT_DEVICES} devices a host, where the scenario allows it")
     result.add_argument("--timeout", type=float, default=TIMEOUT_S, metavar="S", help="for one run, in seconds")
     result.add_argument("--resume", action="store_true", help="keep what an interrupted series of the same code has")
     result.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
@@ -53,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=True, highlight=False)
     # Nothing else uses numbers as large: the scenarios of a day are new to the code.
     seeds = given.seeds or [int(datetime.now(UTC).strftime("%Y%m%d"))]
+    if given.short:
+        given.seconds, given.devices = given.seconds or SHORT_S, given.devices or SHORT_DEVICES
     runs = [Run(name, seed, given.seconds, given.hosts, given.devices)
             for name in given.scenarios or scenario_names() for seed in seeds]
     commit = _commit()

@@ -74,6 +74,8 @@ def _run(document: Mapping[str, Any]) -> str:
     sizes = {name: sorted({str(run["run"][name]) for run in runs if run["run"][name] is not None})
              for name in ("seconds", "hosts", "devices")}
     given = ", ".join(f"{name} {' and '.join(values)}" for name, values in sizes.items() if values)
+    whole = sorted({run["run"]["scenario"] for run in runs if run["whole"]})
+    but = f"; as they state, because what they plan does not fit: {', '.join(whole)}" if whole else ""
     options = [f"--{name} {values[0]}" for name, values in sizes.items() if len(values) == 1]
     again = f'make accuracy ACCURACY_ARGS="{" ".join(["--seeds", *map(str, seeds), *options])}"'
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
@@ -81,7 +83,7 @@ def _run(document: Mapping[str, Any]) -> str:
         ("code", f"commit {document['commit']}"), ("when", machine["measured_at"]),
         ("machine", f"{machine['cores']} cores, {machine['cpu']}"),
         ("versions", f"Python {machine['python']}, {versions}"),
-        ("seeds", ", ".join(map(str, seeds))), ("size", given or "as each scenario states"),
+        ("seeds", ", ".join(map(str, seeds))), ("size", f"{given or 'as each scenario states'}{but}"),
         ("runs", f"{len(runs)} in {document['elapsed_s']:,.0f} s"), ("again", f"`{again}`"),
     ])
 

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 COMMAND: Final = (sys.executable, "-m", "fleetscope.cli.main", "score", "--json")
+_REFUSED: Final = 2
+"""Exit code for wrong usage."""
 _LAST_WORDS: Final = 300
 """Characters of an error that are kept."""
 
@@ -27,6 +29,10 @@ class Run:
     hosts: int | None = None
     devices: int | None = None
 
+    def whole(self) -> Run:
+        """The same at the scenario's own size."""
+        return Run(self.scenario, self.seed)
+
     def arguments(self) -> list[str]:
         """Of the command line."""
         return [word for name, value in asdict(self).items() if value is not None
@@ -35,12 +41,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. ``document`` is the score or None; ``error`` says why there is none, or what is not right."""
+    """How a run ended. ``document`` is the score or None; ``error`` says why there is none, or what is not right.
+
+    ``whole``: the size asked for was refused, and it ran at the scenario's own.
+    """
 
     run: Run
     document: dict[str, Any] | None
     error: str | None
     elapsed_s: float
+    whole: bool = False
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -49,25 +59,37 @@ class Outcome:
     @classmethod
     def of_plain(cls, value: Mapping[str, Any]) -> Outcome:
         """From ``plain``; KeyError or TypeError where it is none."""
-        return cls(Run(**value["run"]), value["document"], value["error"], value["elapsed_s"])
+        return cls(Run(**value["run"]), value["document"], value["error"], value["elapsed_s"],
+                   value["whole"])
 
 
 def execute(run: Run, timeout_s: float) -> Outcome:
-    """Run and grade. Never raises for what a run does: a run that fails is an outcome that says so."""
+    """Run and grade; at the scenario's own size where what it plans does not fit the one asked for.
+
+    Never raises for what a run does: a run that fails is an outcome that says so.
+    """
+    outcome, code = _once(run, timeout_s)
+    if code == _REFUSED and outcome.document is None and run != run.whole():
+        return replace(_once(run.whole(), timeout_s)[0], run=run, whole=True)
+    return outcome
+
+
+def _once(run: Run, timeout_s: float) -> tuple[Outcome, int | None]:
+    """The outcome and the exit code; None where the time was over."""
     began = time.monotonic()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETSCOPE_")}
     try:
         done = subprocess.run([*COMMAND, *run.arguments()], capture_output=True, text=True, timeout=timeout_s,
                               env=environment, check=False)
     except subprocess.TimeoutExpired:
-        return Outcome(run, None, f"not done after {timeout_s:g} s", time.monotonic() - began)
+        return Outcome(run, None, f"not done after {timeout_s:g} s", time.monotonic() - began), None
     elapsed = time.monotonic() - began
     try:
         document = json.loads(done.stdout)
     except ValueError:
-        return Outcome(run, None, _last_line(done.stderr) or f"exit code {done.returncode}", elapsed)
+        return Outcome(run, None, _last_line(done.stderr) or f"exit code {done.returncode}", elapsed), done.returncode
     error = f"exit code {done.returncode}: rows are not accounted for" if done.returncode else None
-    return Outcome(run, document, error, elapsed)
+    return Outcome(run, document, error, elapsed), done.returncode
 
 
 def _last_line(text: str) -> str:

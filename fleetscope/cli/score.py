@@ -62,12 +62,10 @@ def _run(folder: Path, scenario: str, seed: int, seconds: float | None, hosts: i
     from fleetscope.cli.score_summary import print_score
     from simulator.scenario import load_scenario
 
-    size = getattr(load_scenario(scenario), "fleet", None)
-    own = (20.0, 3, 2) if size is None else (size.seconds, size.hosts, size.devices)
-    length, some, each = (given if given is not None else stated
-                          for given, stated in zip((seconds, hosts, devices), own, strict=True))
-    run = Demo.plan(seconds=float(length), hosts=int(some), devices=int(each), scenario=scenario, seed=seed,
-                    start=start, with_host=False, data_dir=folder, kafka=None, clickhouse=None)
+    own = load_scenario(scenario, seed).fleet
+    run = Demo.plan(seconds=own.seconds if seconds is None else seconds, hosts=own.hosts if hosts is None else hosts,
+                    devices=own.devices if devices is None else devices, scenario=scenario, seed=seed, start=start,
+                    with_host=False, data_dir=folder, kafka=None, clickhouse=None)
     with run.opened() as store:
         result = run.execute(store)
     if as_json:

@@ -143,6 +143,14 @@ def test_a_run_that_fails_hangs_or_loses_rows_is_an_outcome(monkeypatch: pytest.
     assert execute(Run("x", 1), 5.0).error == "not done after 5 s"
 
 
+def test_a_size_that_the_scenario_refuses_is_run_at_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "import sys; sys.exit(2) if '--seconds' in sys.argv else print('{}')")
+    found = execute(Run("x", 1, 3.0), 60.0)
+    assert (found.run, found.document, found.error, found.whole) == (Run("x", 1, 3.0), {}, None, True)
+    stand_in(monkeypatch, "import sys; sys.exit(2)")
+    assert execute(Run("x", 1), 60.0).error == "exit code 2"
+
+
 def test_only_what_is_given_goes_to_the_command_line() -> None:
     assert Run("serving", 7).arguments() == ["--scenario", "serving", "--seed", "7"]
     assert Run("serving", 7, 12.5, 3).arguments()[4:] == ["--seconds", "12.5", "--hosts", "3"]

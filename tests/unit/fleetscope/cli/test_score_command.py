@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetscope.contracts.derived import STATE_NAMES
 from tests.support.demos import Ran, fleetscope
 
 SMALL = ("--seconds", 3, "--hosts", 3, "--devices", 1, "--seed", 7)
@@ -30,6 +31,16 @@ def test_the_document_has_the_keys_that_scripts_depend_on(scored: tuple[Path, Ra
         assert {"p50_ns", "p99_ns", "max_ns", "bound_p50_ns", "bound_p99_ns", "bound_coverage", "steps_true",
                 "steps_found", "steps_false", "gap_share"} <= document["clocks"][pair].keys()
     assert document["clocks"]["loop"]["bound_coverage"] == 1.0
+
+
+def test_windows_are_graded_against_true_causes(scored: tuple[Path, Ran]) -> None:
+    score = scored[1].document["bottleneck"]
+    assert {"macro_f1", "accuracy", "confusion", "share_mae", "insufficient_data"} <= score.keys()
+    assert 6 <= score["windows"] <= 9  # three devices; the last second may be cut by the clocks' offset
+    assert sum(sum(given.values()) for given in score["confusion"].values()) == score["windows"]
+    assert score["slot_cut_share_max"] < 0.01
+    assert set(score["share_mae_by_state"]) <= set(STATE_NAMES)
+    assert 0.0 <= score["share_mae"] <= score["misplaced_share"] <= 1.0
 
 
 def test_a_given_folder_keeps_store_and_truth(scored: tuple[Path, Ran]) -> None:
