@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import os
@@ -99,6 +100,8 @@ class Pipeline:
         self._threads.append(threading.Thread(target=self._tidy, name="tidy", daemon=True))
         if self.with_telemetry:
             self._threads.append(threading.Thread(target=self._report, name="telemetry", daemon=True))
+        # What was made so far (modules above all) stays: without this each full collection looks at all of it again.
+        gc.freeze()
         for thread in self._threads:
             thread.start()
 

@@ -31,6 +31,14 @@ def one_block(rows: pa.Table) -> pa.Table:
     return joined
 
 
+def without_nulls(rows: pa.Table) -> pa.Table:
+    """``rows`` without the columns that are null in every row: the database fills them with their default, as it does
+    for each null. One column stays in any case."""
+    filled = [name for name, column in zip(rows.column_names, rows.columns, strict=True)
+              if column.null_count < rows.num_rows]
+    return rows.select(filled or rows.column_names[:1])
+
+
 def _recoded(array: pa.DictionaryArray, unique: pa.Array) -> pa.DictionaryArray:
     codes = pc.index_in(array.dictionary, unique).take(array.indices)
     return pa.DictionaryArray.from_arrays(codes.cast(array.type.index_type), unique)

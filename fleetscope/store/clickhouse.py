@@ -26,7 +26,8 @@ from fleetscope.errors import FleetscopeError, StoreError, UsageError
 from fleetscope.settings import StoreSettings
 from fleetscope.store import failures, lock
 from fleetscope.store.abstract import Parameter
-from fleetscope.store.block import one_block, to_frame
+from fleetscope.store.block import one_block, to_frame, without_nulls
+from fleetscope.store.shared_file import SUPPORTED, SharedFile, insert_statement
 
 MINIMUM_VERSION: Final = (25, 3)
 """The oldest long-term release line with the reworked deduplication of inserts (2024), which exactly once rests on."""
@@ -96,6 +97,7 @@ class ClickHouseStore:
         self._embedded = embedded
         self._guard = threading.Lock()
         self._idle = [first]  # one stays open throughout: the embedded engine stops with its last client
+        self._files: list[SharedFile] = []
         self._closed = False
 
     @property
@@ -114,8 +116,28 @@ class ClickHouseStore:
         if rows.num_rows == 0:
             return
         settings = {**_INSERT, "insert_deduplication_token": token or uuid.uuid4().hex}
+        block = without_nulls(one_block(rows))
         with self._client(f"insert into {table}") as client:
-            client.insert_arrow(table, one_block(rows), database=self._database, settings=settings)
+            if self._embedded and SUPPORTED:
+                with self._shared_file() as file:
+                    file.write(block)
+                    client.raw_query(insert_statement(self._database, table, block.column_names, file.path, settings))
+            else:
+                client.insert_arrow(table, block, database=self._database, settings=settings)
+
+    @contextmanager
+    def _shared_file(self) -> Iterator[SharedFile]:
+        with self._guard:
+            file = self._files.pop() if self._files else SharedFile()
+        try:
+            yield file
+        finally:
+            with self._guard:
+                closed = self._closed
+                if not closed:
+                    self._files.append(file)
+            if closed:
+                file.close()
 
     def query(self, sql: str, parameters: Mapping[str, Parameter] | None = None) -> pa.Table:
         """The result as Arrow; text comes as strings, integers as they are stored."""
@@ -145,8 +167,11 @@ class ClickHouseStore:
                 return
             self._closed = True
             idle, self._idle = self._idle, []
+            files, self._files = self._files, []
         for client in idle:
             client.close()
+        for file in files:
+            file.close()
         if self._on_close is not None:
             self._on_close()
 
