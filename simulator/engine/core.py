@@ -10,6 +10,7 @@ from typing import cast
 
 import numba
 
+from simulator import causes
 from simulator.engine.agenda import set_due
 from simulator.engine.charge import settle
 from simulator.engine.lanes import group_event, lane_event
@@ -110,12 +111,12 @@ def _full(s: State) -> int:
 
 @functools.cache
 def core() -> Callable[[State, int], int]:
-    """The loop, compiled on first use and cached on disk under a fingerprint of this folder's sources.
+    """The loop, compiled on first use and cached on disk under a fingerprint of the sources it is made of.
 
     numba's own key covers only the file of the cached function, not what it calls.
     """
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in [Path(causes.__file__), *sorted(Path(__file__).parent.glob("*.py"))]:
         digest.update(path.read_bytes())
     fingerprint = int(digest.hexdigest()[:15], 16)
 
