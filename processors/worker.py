@@ -304,7 +304,7 @@ class Worker:
             return
         self._lag_at = now
         try:
-            self._lag = self._consumer.lag()
+            self._lag = self._consumer.lag(LAG_S)
         except RetryError as error:  # not known now; the last answer stands
             log.info("lag not known", extra={"step": self.name, "error": str(error)})
             return

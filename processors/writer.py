@@ -139,7 +139,7 @@ class Writer:
         if now - self._lag_at >= LAG_S:
             self._lag_at = now
             try:
-                lag = self._consumer.lag()
+                lag = self._consumer.lag(LAG_S)
             except RetryError as error:
                 log.info("lag not known", extra={"unit": self.name, "error": str(error)})
                 return False

@@ -25,6 +25,7 @@ from fleetscope.settings import KafkaSettings
 from fleetscope.step import TopicPartition
 from fleetscope.stream import kafka_config as config
 from fleetscope.stream.abstract import Message, PartitionsCallback, Position
+from fleetscope.stream.kafka_ends import SharedEnds
 from fleetscope.stream.kafka_errors import connecting, translate
 from fleetscope.stream.kafka_handover import Handover
 from fleetscope.stream.kafka_producer import KafkaProducer, KafkaTransactionalProducer
@@ -49,6 +50,7 @@ class KafkaStream:
         self._limits: dict[str, int | None] = {}
         self._admin_client: Any = None
         self._admin_made = threading.Lock()
+        self.shared_ends = SharedEnds(lambda partitions: self.ends(partitions, committed=True))
         known = (kafka.KafkaConsumer.DEFAULT_CONFIG.keys() | kafka.KafkaProducer.DEFAULT_CONFIG.keys()
                  | kafka.KafkaAdminClient.DEFAULT_CONFIG.keys())
         unknown = sorted(settings.extra.keys() - known)
@@ -365,10 +367,13 @@ class KafkaConsumer(Assigned):
         """Fetch again."""
         self.client.resume(*self._assigned_of(partitions))
 
-    def lag(self) -> dict[TopicPartition, int]:
+    def lag(self, max_age_s: float = 0.0) -> dict[TopicPartition, int]:
         """Offsets between position and the end of committed data."""
         mine = sorted(self.assignment())
-        ends = self.stream.ends(mine, committed=True) if mine else {}
+        if not mine:
+            return {}
+        ends = (self.stream.shared_ends.ends(mine, max_age_s) if max_age_s > 0
+                else self.stream.ends(mine, committed=True))
         return {at: max(end - self.position(at), 0) for at, end in ends.items()}
 
     def close(self) -> None:

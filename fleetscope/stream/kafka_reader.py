@@ -40,9 +40,14 @@ class Assigned:
 
     def position(self, partition: TopicPartition) -> int:
         """The next offset to read. UsageError: the partition is not assigned here; RetryError: not known yet."""
+        tp = self._mine(partition)
+        # the client would look at every partition, also where it knows this one's position
+        known = self.client._subscription.assignment[tp].position
+        if known is not None:
+            return int(known.offset)
         name = f"{partition.topic}[{partition.partition}]"
         try:
-            offset = self.client.position(self._mine(partition), timeout_ms=self._timeout_ms)
+            offset = self.client.position(tp, timeout_ms=self._timeout_ms)
         except Exception as error:
             raise translate(error, f"asking the position of {name}") from error
         if offset is None:

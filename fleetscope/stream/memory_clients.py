@@ -140,7 +140,7 @@ class MemoryConsumer:
         """Fetch again."""
         self._paused.difference_update(partitions)
 
-    def lag(self) -> dict[TopicPartition, int]:
+    def lag(self, max_age_s: float = 0.0) -> dict[TopicPartition, int]:
         """End minus position."""
         ends = self._stream.ends(sorted(self._positions))
         return {at: ends[at] - self._positions[at] for at in ends}

@@ -123,7 +123,7 @@ class Reviser:
             return False
         if now - self._lag_at >= LAG_S:
             self._lag_at = now
-            lag = self._consumer.lag()
+            lag = self._consumer.lag(LAG_S)
             self._ended = not any(lag.values())
             for at, messages in lag.items():
                 self._metrics.gauge("lag_messages", f"{NAME}:{at.topic}", at.partition, messages)
