@@ -96,6 +96,8 @@ class Rank:
     cap: int = 0
     slowness: float = 1.0
     celsius: float = 0.0
+    max_w: float = 0.0
+    inlet_c: float = 0.0
     tick: dict = field(default_factory=lambda: defaultdict(float))
 
 
@@ -130,7 +132,8 @@ class Reference:
 
     def __init__(self, spec: WorldSpec, plans: list[list[tuple[Program, int, int]]]) -> None:
         self.spec, self.plans = spec, [list(plan) for plan in plans]
-        self.ranks = [Rank(device, mhz=device.full_mhz, cap=device.full_mhz, celsius=device.inlet_c)
+        self.ranks = [Rank(device, mhz=device.full_mhz, cap=device.full_mhz, celsius=device.inlet_c,
+                           max_w=device.max_w, inlet_c=device.inlet_c)
                       for device in spec.devices]
         self.capacity = list(spec.links)
         self.now = 0
@@ -299,6 +302,8 @@ class Reference:
         op.moving, op.anchor, op.remaining, op.rate, op.share = True, self.now, amount, 0.0, 1.0
 
     def _finish(self, rank: Rank, op: Op) -> None:
+        if op.moving:  # the end is rounded up: take back what the last ns counted too much
+            self._energy(rank, op.queue, op, min(0.0, op.remaining - (self.now - op.anchor) * op.rate))
         op.done = True
         rank.queues[op.queue].pop(0)
         row = op.row
@@ -424,6 +429,10 @@ class Reference:
                 self.capacity[change.index] = change.value
             elif change.what == "slowness":
                 self.ranks[change.index].slowness = change.value
+            elif change.what == "power_limit":
+                self.ranks[change.index].max_w = change.value
+            elif change.what == "inlet":
+                self.ranks[change.index].inlet_c = change.value
             else:
                 rank = self.ranks[change.index]
                 rank.cap = int(change.value)
@@ -442,11 +451,11 @@ class Reference:
         power = d.idle_w + (tick["matrix"] * d.matrix_w + tick["vector"] * d.vector_w) / span * phi * phi
         power += tick["hbm"] / span * d.hbm_w
         rank.tick = defaultdict(float)
-        rank.celsius += (d.inlet_c + d.thermal_c_per_w * power - rank.celsius) * (span / (d.thermal_s * 1e9 + span))
+        rank.celsius += (rank.inlet_c + d.thermal_c_per_w * power - rank.celsius) * (span / (d.thermal_s * 1e9 + span))
         step = max(1, d.full_mhz // 64)
-        if power > d.max_w or rank.celsius > d.throttle_c:
-            self._clock(rank, rank.mhz - step * (1 + int(max(0.0, power / d.max_w - 1.0) * 16.0)))
-        elif power < 0.97 * d.max_w and rank.celsius < d.throttle_c - 2.0:
+        if power > rank.max_w or rank.celsius > d.throttle_c:
+            self._clock(rank, rank.mhz - step * (1 + int(max(0.0, power / rank.max_w - 1.0) * 16.0)))
+        elif power < 0.97 * rank.max_w and rank.celsius < d.throttle_c - 2.0:
             self._clock(rank, rank.mhz + step)
         else:
             self._clock(rank, rank.mhz)
@@ -476,12 +485,12 @@ class Reference:
         assert upto <= (slot + 1) * self.spec.slot_ns
         for index, rank in enumerate(self.ranks):
             for queue, op in self._moving(rank).items():
-                self._energy(rank, queue, op, span)
+                self._energy(rank, queue, op, op.rate * span)
             for cause, ns in self._causes(rank, float(span)).items():
                 self.charged[slot, index, cause] += ns
 
-    def _energy(self, rank: Rank, queue: int, op: Op, span: int) -> None:
-        progress, d = op.rate * span, rank.device
+    def _energy(self, rank: Rank, queue: int, op: Op, progress: float) -> None:
+        d = rank.device
         if queue < COPY_IN:
             rank.tick["matrix"] += progress * op.row["matrix_ns"]
             rank.tick["vector"] += progress * op.row["vector_ns"]

@@ -48,7 +48,7 @@ def _device(rng: np.random.Generator, rank: int, uplink: int, host: int, socket:
         copy_in_cap=float(rng.choice([3.0, 7.0, np.inf])), copy_out_remote_cap=2.5,
         launch_latency_ns=int(rng.integers(0, 900)), launch_noise_ns=int(rng.choice([0, 300])),
         queue_depth=int(rng.integers(1, 5)), hbm_bytes_per_ns=float(rng.choice([9.0, 40.0, 2_000.0])),
-        full_mhz=1_600, min_mhz=400, idle_w=20.0, max_w=float(rng.choice([110.0, 1_000.0])), matrix_w=150.0,
+        full_mhz=1_600, min_mhz=400, idle_w=20.0, max_w=float(rng.choice([107.3, 1_000.0])), matrix_w=150.0,
         vector_w=60.0, hbm_w=50.0, thermal_c_per_w=0.5, thermal_s=30e-6, throttle_c=float(rng.choice([70.0, 500.0])))
 
 
@@ -56,9 +56,10 @@ def _changes(rng: np.random.Generator, ranks: int, links: int) -> tuple[Change, 
     changes = []
     for _ in range(int(rng.integers(0, 8))):
         at = int(rng.integers(0, 60_000))
-        what = str(rng.choice(["link", "clock_cap", "slowness"]))
+        what = str(rng.choice(["link", "clock_cap", "slowness", "power_limit", "inlet"]))
         value = {"link": float(rng.choice([0.0, 2.0, 10.0])), "clock_cap": float(rng.choice([300, 800, 1_600])),
-                 "slowness": float(rng.choice([1.0, 1.5]))}[what]
+                 "slowness": float(rng.choice([1.0, 1.5])), "power_limit": float(rng.choice([61.7, 151.9])),
+                 "inlet": float(rng.choice([10.0, 60.0]))}[what]
         index = int(rng.integers(0, links if what == "link" else ranks))
         changes.append(Change(at, what, index, value))  # type: ignore[arg-type]
         if value == 0.0:
