@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from fleetscope.contracts.codec import decode
 from fleetscope.contracts.topics import BY_NAME
 from fleetscope.errors import UsageError
 from fleetscope.stream.memory import MemoryStream
 from ingest.agent import Agent, epoch_of
 from ingest.hostroot import HostRoot
+from ingest.links.initiator import FourStamps
+from ingest.links.prober import Prober
 from tests.unit.ingest.files import put
 from tests.unit.ingest.hosts import BOOT_NS, HandClocks, KeepingSender, small_root, timex
 
@@ -238,6 +242,57 @@ def test_no_rate_is_stated_while_a_correction_of_unknown_speed_is_under_way(root
     rates = [r for b in sender.batches("clock_samples", "/links") for r in b.rows.to_pylist() if r["kind"] == "rate"]
     assert {r["rate_ppb"] for r in rates} == {101_500}
     assert 2 <= len(rates) <= 4
+
+
+class OpenProber:
+    """A prober that has one question open since ``open`` and gives its exchange two looks later."""
+
+    failure = None
+
+    def __init__(self, clocks: HandClocks) -> None:
+        self.clocks, self.open, self.looks = clocks, clocks.now, 0
+
+    def take(self) -> tuple[list[tuple[str, FourStamps]], int]:
+        self.looks += 1
+        if self.looks % 3:
+            return [], self.open
+        found = [("peer", FourStamps(self.open, 70, 90, self.open + 40, True))]
+        self.open = self.clocks.now + 1
+        return found, self.open
+
+    def report(self) -> list[dict[str, object]]:
+        return []
+
+    def counts(self) -> dict[str, int]:
+        return {"answered": 3}
+
+    def stop(self) -> None:
+        self.looks = 2
+
+
+def test_exchanges_with_peers_go_to_the_links_and_open_ones_hold_the_promise_back(root: HostRoot) -> None:
+    clocks, sender = HandClocks(), KeepingSender()
+    agent = Agent("h1", sender, root, 1.0, clocks, prober=cast("Prober", OpenProber(clocks)))
+    run_for(agent, clocks, 12)
+    agent.close()
+    rows = [r for b in sender.batches("clock_samples", "/links") for r in b.rows.to_pylist() if r["remote_host"]]
+    assert len(rows) >= 3
+    for row in rows:
+        assert (row["kind"], row["remote_host"], row["remote_clock"], row["local_clock"]) \
+            == ("exchange", "peer", "monotonic_raw", "monotonic_raw")
+        assert (row["remote_first_ticks"], row["remote_last_ticks"]) == (70, 90)
+        assert row["local_after_ticks"] - row["local_before_ticks"] == 40
+    promised, checked = 0, 0
+    for topic, message in sender.messages:
+        if topic != "raw.clock_links":
+            continue
+        batch = decode(message.key, message.value, message.headers)
+        if batch.header.contract == "heartbeats":
+            (promised,) = batch.rows.column("through_ticks").to_pylist()
+        else:
+            assert min(batch.rows.column("local_before_ticks").to_pylist()) >= promised
+            checked += promised > 0
+    assert checked > 5
 
 
 def test_epochs_grow_from_start_to_start_and_fit_63_bits() -> None:

@@ -16,6 +16,7 @@ from fleetscope.errors import UsageError
 from ingest.clocks import LinuxClocks
 from ingest.document import read_once
 from ingest.hostroot import HostRoot
+from ingest.links.prober import Prober
 from ingest.people import amount, duration
 from tests.unit.ingest.hosts import small_root
 
@@ -130,3 +131,32 @@ def test_amounts_are_in_units_that_people_read(value: float | None, unit: str, t
     (0, "0 µs"), (59.994, "59.99 s"), (60, "1 min 0 s"), (3_600, "1 h 0 min"), (183_600, "2 d 3 h")])
 def test_durations_have_their_two_largest_parts(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_the_command_shows_the_links_to_its_peers(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef")
+    peer = Prober("there", (), b"0123456789abcdef", LinuxClocks(), address="127.0.0.1")
+    peer.start()
+    try:
+        arguments = ["agent", "--once", "--host", "here", "--peers", f"there=127.0.0.1:{peer.port}",
+                     "--probe-key-file", str(key)]
+        result = CliRunner().invoke(app, [*arguments, "--json"])
+    finally:
+        peer.stop()
+    assert result.exit_code == 0, result.output
+    (link,) = json.loads(result.stdout)["links"]
+    assert (link["host"], link["lost"]) == ("there", 0)
+    assert 0 < link["rtt_min_ns"] <= link["rtt_median_ns"]
+    assert abs(link["offset_ns"]) <= link["bound_ns"]
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--peers", "b"], "'b' is not host=address:port"), (["--peers", "here=127.0.0.1:7100"], "is this host itself"),
+    (["--peers", "b=127.0.0.1:7100"], "share a key"), (["--probe-port", "0"], "share a key")])
+def test_peers_that_cannot_be_are_one_clear_line(arguments: list[str], words: str,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLEETSCOPE_PROBE_KEY", raising=False)
+    result = CliRunner().invoke(app, ["agent", "--once", "--host", "here", *arguments])
+    assert isinstance(result.exception, UsageError)
+    assert words in str(result.exception)
