@@ -70,6 +70,8 @@ class Pcie(Part):
     lanes_per_node: int = Field(128, ge=1, le=1_024, description="lanes that one node of the processor has")
     mps_bytes: Literal[128, 256, 512, 1_024, 2_048, 4_096] | None = Field(None, description="None: the device's")
     mrrs_bytes: Literal[128, 256, 512, 1_024, 2_048, 4_096] | None = None
+    write_share: float = Field(1.0, gt=0, le=1, description="part of their ceiling that writes to host memory reach: "
+                                "the host's flow control grants no more credits")
     aspm: bool = Field(False, description="idle links sleep; the first transfer after a pause waits for them")
     aspm_idle_us: float = Field(100.0, gt=0, description="pause after which a link sleeps")
     aspm_exit_us: float = Field(8.0, ge=0, description="time to leave L1")

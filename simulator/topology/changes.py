@@ -21,7 +21,7 @@ from simulator.scenario.faults import (
     ThermalThrottle,
     Timed,
 )
-from simulator.topology.fabric import Fabric, Port, pcie_link, wire_bytes_per_ns
+from simulator.topology.fabric import Fabric, Port, host_bytes_per_ns
 from simulator.topology.hosts import HostSpec
 from simulator.topology.jobs import Place
 
@@ -106,8 +106,8 @@ def _effects(one: Held, host: HostSpec) -> Iterator[tuple[tuple[int, int], _Effe
     fault = one.fault
     if isinstance(fault, LinkDowngrade):
         link = host.tree.links[path[0]]
-        rates = wire_bytes_per_ns(pcie_link(host, min(link.gt_s, fault.gt_s or link.gt_s),
-                                            min(link.lanes, fault.lanes or link.lanes)))
+        rates = host_bytes_per_ns(host, min(link.gt_s, fault.gt_s or link.gt_s),
+                                  min(link.lanes, fault.lanes or link.lanes))
         settled = min(one.start_ns + round(RETRAIN_NS), one.end_ns)
         yield own, _Effect(one.start_ns, settled, 0.0)
         yield own, _Effect(settled, one.end_ns, 1.0, rates)

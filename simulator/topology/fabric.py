@@ -65,6 +65,12 @@ def wire_bytes_per_ns(link: Link) -> tuple[float, float]:
     return packets / link.wire_bytes_a_byte("h2d"), packets / link.wire_bytes_a_byte("d2h")
 
 
+def host_bytes_per_ns(host: HostSpec, gt_s: float, lanes: int) -> tuple[float, float]:
+    """As `wire_bytes_per_ns`, with what the host grants of writes."""
+    down, up = wire_bytes_per_ns(pcie_link(host, gt_s, lanes))
+    return down, up * host.pcie.write_share
+
+
 def tag_cap_bytes_per_ns(host: HostSpec, round_trip_ns: float) -> float:
     """Most that one device's reads reach: all requests under way."""
     return pcie_link(host, 1.0, 1, round_trip_ns).tag_limit_bytes_per_s() / 1e9
@@ -78,7 +84,7 @@ def fabric(scenario: Scenario, hosts: Sequence[HostSpec], places: Sequence[Place
         mine = [device for h, device in places if h == index]
         for link in sorted({link for device in mine for link in host.tree.paths[device]}):
             tree_link = host.tree.links[link]
-            down, up = wire_bytes_per_ns(pcie_link(host, tree_link.gt_s, tree_link.lanes))
+            down, up = host_bytes_per_ns(host, tree_link.gt_s, tree_link.lanes)
             made.ports[index, link] = Port(made.add(down), made.add(up), down, up)
         if len(set(host.tree.numa)) > 1 or any(job.numa_node is not None for job in scenario.jobs):
             made.nodes[index, "down"] = made.add(NODE_LINK_BYTES_PER_NS)

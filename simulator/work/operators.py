@@ -13,6 +13,8 @@ from simulator.work.models import Convolution
 
 TILE: Final = 512
 """Side of the tile of a matrix product that on-chip memory serves at once: several blocks share what they load."""
+STAGE: Final = 64
+"""Depth of the input tiles that are on chip at once."""
 KV_BLOCK_TOKENS: Final = 16
 """Tokens of a page of the key-value cache."""
 _ROW_BUFFER: Final = 16_384
@@ -63,7 +65,7 @@ def matmul(rows: int, inner: int, columns: int, weight_bytes: float = 2.0, activ
 
 
 def _tile_bytes(activation_bytes: int) -> int:
-    return TILE * TILE * 4 + 4 * TILE * 64 * activation_bytes
+    return TILE * TILE * 4 + 4 * TILE * STAGE * activation_bytes
 
 
 def causal_pairs(queries: int, context: int) -> int:

@@ -14,7 +14,7 @@ from simulator.machine import Machine
 from simulator.physics.lower import QUANTITIES, Work, lower
 from simulator.physics.roofline import tile_share
 from simulator.physics.sram import GATHER
-from simulator.work.operators import Cost
+from simulator.work.operators import STAGE, TILE, Cost
 
 _KEPT: Final = 4_096
 """Lowered kernels kept."""
@@ -48,7 +48,10 @@ def needs(kernels: Sequence[Cost], machine: Machine) -> Work:
     ones, zeros = np.ones_like(rows), np.zeros_like(rows)
     share = tile_share(np.maximum(rows, 1), np.maximum(columns, 1), np.maximum(inner, 1), machine)
     share = np.where(rows > 0, share, 1.0)
-    return Work(matrix, vector, share, read, written, run, zeros, ones, ones, live, ones, sram,
+    # accumulators that do not fit leave and come back with every stage of depth of every output tile
+    passes = np.ceil(np.maximum(rows, 1) / TILE) * np.ceil(np.maximum(columns, 1) / TILE) \
+        * np.ceil(np.maximum(inner, 1) / STAGE)
+    return Work(matrix, vector, share, read, written, run, zeros, ones, ones, live, passes, sram,
                 np.where(gathers > 0, float(GATHER), 1.0), np.full(len(rows), np.nan))
 
 
