@@ -1,32 +1,39 @@
 """Set-membership bounds on a clock's offset: where the truth must be, given probes and two assumptions.
 
-Let g(x) be the target clock minus the nominal time of the source clock, at source time x. Each node (probe) says
-lo ≤ g ≤ hi at its x. Assumed: |g'| ≤ rho, and for free-running oscillators |g''| ≤ curvature. Then, for nodes i, j:
+Let g(w) be the target clock minus the nominal time w of the source clock. Each node says lo ≤ g + w ≤ hi at its w.
+Assumed: |g'| ≤ rho, and for free-running oscillators |g''| ≤ curvature. Then, for nodes i, j:
 
-- i < t < j:   g(t) ≤ interp(hi_i, hi_j) + curvature · (t − x_i)(x_j − t) / 2
-- i < j < t:   g(t) ≤ hi_j + (hi_j − lo_i)(t − x_j)/(x_j − x_i) + curvature · (t − x_i)(t − x_j) / 2;
+- i < t < j:   g(t) ≤ interp(hi_i, hi_j) + curvature · (t − w_i)(w_j − t) / 2
+- i < j < t:   g(t) ≤ hi_j + (hi_j − lo_i)(t − w_j)/(w_j − w_i) + curvature · (t − w_i)(t − w_j) / 2;
                mirrored before both
-- always       g(t) ≤ hi_j + rho · |t − x_j|
+- always       g(t) ≤ hi_j + rho · |t − w_j|
 
 and the same for the lower bound with signs turned. No symmetry of latency and no straight line is assumed. A chord's
-error under bounded curvature is the classic interpolation remainder |g''| (t−a)(b−t)/2.
+error under bounded curvature is the classic interpolation remainder |g''| (t−a)(b−t)/2. A node may be half open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+OPEN: Final = 1 << 62
+"""``hi`` of a node without an upper end; ``lo`` of one without a lower end is −OPEN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What is believed of a class of clocks. ``curvature_per_s`` None: the rate may kink (disciplined clocks)."""
+    """What is believed of a class of clocks. ``curvature_per_s`` None: the rate may kink (disciplined clocks).
+
+    Both hold for the difference of two clocks, and so are the sum of what each of them may do.
+    """
 
     rho: float = 100e-6
     curvature_per_s: float | None = 0.1e-6
@@ -38,12 +45,26 @@ class Assumptions:
 
 
 class Node(NamedTuple):
-    """A constraint: at source tick ``x`` the target clock stood in [``lo``, ``hi``] ns; ``local`` orders nodes."""
+    """A constraint: at source tick ``x`` the target clock stood in [``lo``, ``hi``] ns, showing ``local`` thereabouts.
+
+    ``at``: when it was measured, on the clock of who measured; None: that is ``local``.
+    """
 
     x: int
     lo: int
     hi: int
     local: int
+    at: int | None = None
+
+    @property
+    def is_half(self) -> bool:
+        """True where one end is open."""
+        return self.hi >= OPEN or self.lo <= -OPEN
+
+
+def table(nominal: Sequence[int], nodes: Sequence[Node]) -> Ints:
+    """(3, n) nominal time, lo and hi of nodes in ns, as `edges` takes them."""
+    return np.array([nominal, [n.lo for n in nodes], [n.hi for n in nodes]], np.int64)
 
 
 def bounds(nodes: Sequence[Node], t: int, source_hz: int, assumptions: Assumptions) -> tuple[int, float, float]:
@@ -52,36 +73,54 @@ def bounds(nodes: Sequence[Node], t: int, source_hz: int, assumptions: Assumptio
     ``base`` is an integer near the target's value, so that the floats are small. low > high means that the nodes
     contradict the assumptions.
     """
-    base = nodes[len(nodes) // 2].lo
-    x = np.array([(n.x - t) for n in nodes], np.float64) * (1e9 / source_hz)
-    low = np.array([n.lo - base for n in nodes], np.float64) - x
-    high = np.array([n.hi - base for n in nodes], np.float64) - x
-    upper = _upper(x, low, high, assumptions)
-    lower = -_upper(x, -high, -low, assumptions)
-    return base, lower, upper
+    nominal = [n.x * 1_000_000_000 // source_hz for n in nodes]
+    return bounds_of(table(nominal, nodes), t * 1_000_000_000 // source_hz, assumptions)
 
 
-def _upper(x: Floats, low: Floats, high: Floats, assumptions: Assumptions) -> float:
-    """The least upper bound at 0; ``x`` are the nodes' distances from there in ns, ascending."""
-    best = float(np.min(high + assumptions.rho * np.abs(x)))
+def bounds_of(nodes: Ints, t: int, assumptions: Assumptions) -> tuple[int, float, float]:
+    """`bounds` at nominal time ``t`` (ns) of a `table`."""
     curvature = assumptions.curvature_per_ns
-    if curvature is None or len(x) < 2:
-        return best
-    before, after = x < 0, x > 0
-    if before.any() and after.any():
-        a, b = x[before][:, None], x[after][None, :]
-        chord = (high[before][:, None] * b - high[after][None, :] * a) / (b - a)
-        best = min(best, float(np.min(chord + curvature * (-a) * b / 2)))
-    for side, sign in ((before, 1.0), (after, -1.0)):
-        if np.count_nonzero(side) >= 2:
-            best = min(best, _extrapolated(x[side] * sign, low[side], high[side], curvature))
-    return best
+    base, low, high = edges(nodes, t, assumptions.rho, -1.0 if curvature is None else curvature)
+    return int(base), low, high
 
 
-def _extrapolated(x: Floats, low: Floats, high: Floats, curvature: float) -> float:
-    """Upper bound at 0 from pairs that both stand on its negative side."""
-    far, near = x[:, None], x[None, :]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = high[None, :] + (high[None, :] - low[:, None]) * (-near) / (near - far) + curvature * far * near / 2
-    valid = far < near
-    return float(np.min(np.where(valid, value, np.inf)))
+@numba.njit(cache=True)
+def edges(nodes: Ints, t: int, rho: float, curvature: float) -> tuple[np.int64, float, float]:
+    """The least upper and greatest lower bound at ``t`` relative to a base; ``curvature`` < 0: the rate may kink.
+
+    ``nodes`` ascend in their first row. All pairs are tried: n² / 2 steps.
+    """
+    count = nodes.shape[1]
+    base = np.int64(0)
+    for i in range(count - 1, -1, -1):
+        if nodes[1, i] > -OPEN and nodes[2, i] < OPEN:
+            base = nodes[1, i]
+            break
+    x, low, high = np.empty(count), np.empty(count), np.empty(count)
+    upper, lower = np.inf, -np.inf
+    for i in range(count):
+        x[i] = float(nodes[0, i] - t)
+        low[i] = float(nodes[1, i] - base) - x[i] if nodes[1, i] > -OPEN else -np.inf
+        high[i] = float(nodes[2, i] - base) - x[i] if nodes[2, i] < OPEN else np.inf
+        upper = min(upper, high[i] + rho * abs(x[i]))
+        lower = max(lower, low[i] - rho * abs(x[i]))
+    if curvature < 0:
+        return base, lower, upper
+    for i in range(count):
+        for j in range(i + 1, count):
+            a, b = x[i], x[j]
+            if a >= b or a == 0 or b == 0:
+                continue
+            bow = curvature * abs(a) * abs(b) / 2
+            if a < 0 < b:
+                upper = min(upper, (high[i] * b - high[j] * a) / (b - a) + bow)
+                lower = max(lower, (low[i] * b - low[j] * a) / (b - a) - bow)
+            elif b < 0:
+                reach = -b / (b - a)
+                upper = min(upper, high[j] + (high[j] - low[i]) * reach + bow)
+                lower = max(lower, low[j] + (low[j] - high[i]) * reach - bow)
+            else:
+                reach = a / (b - a)
+                upper = min(upper, high[i] + (high[i] - low[j]) * reach + bow)
+                lower = max(lower, low[i] + (low[i] - high[j]) * reach - bow)
+    return base, lower, upper

@@ -1,281 +1,239 @@
 """One pair of clocks, streaming: probes in, decided segments out.
 
 Probes close together make a node. The map is cut into cells at the nodes (and each second where nodes are further
-apart). A cell is decided as soon as ``settle_nodes`` nodes stand after it, from exactly the nodes up to those: settled.
-Where they do not come within ``limit_s`` it is decided from what came by then: provisional, with the wider bound that
-follows. So a cell is a function of the probes alone, whatever way they were batched, and is decided once.
+apart, and where a known rate changes). A cell is decided as soon as ``settle_nodes`` nodes stand after it, from exactly
+the nodes up to those: settled. Where they do not come within ``limit_s`` it is decided from what came by then:
+provisional, with the wider bound that follows. So a cell is a function of the probes alone, whatever way they were
+batched, and is decided once.
 
 A node that contradicts the bounds proves a step or a reset: a new epoch begins there, and between the last node and it
-stands a gap without a bound. A source clock that stepped back shows some ticks twice: the gap reaches as far as the old
-clock can have come, and so overlaps the new epoch.
+stands a gap without a bound. One that rests on a single probe needs the next node to confirm it: stamps can be wrong. A
+source clock that stepped back shows some ticks twice: the gap reaches as far as the old clock can have come, and so
+overlaps the new epoch.
+
+One-sided constraints (of two events whose order is known) tighten the bounds and decide nothing.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
 
-from processors.clocks.hull import Assumptions, Node, bounds
-from processors.clocks.segments import Segment, State
+from processors.clocks.bursts import merged, unwrapped, unwrapped_all
+from processors.clocks.cells import contradicts, decide, ns, stand, start_epoch
+from processors.clocks.hull import Node, bounds_of
+from processors.clocks.nominal import MAX_PPB, MIN_PPB
+from processors.clocks.state import (
+    EPOCH_REASONS,
+    REFUSALS,
+    Arrival,
+    Event,
+    Pair,
+    PairRules,
+    Rate,
+)
 
-NS = 1_000_000_000
-LONG_CELLS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class PairRules:
-    """How a pair is fitted. Times in seconds of the source clock.
-
-    ``steady_source``: the source clock never steps, so that a step is the target's and no source tick comes twice.
-    """
-
-    assumptions: Assumptions = Assumptions()
-    burst_s: float = 0.05
-    settle_nodes: int = 2
-    limit_s: float = 10.0
-    cell_s: float = 1.0
-    before_s: float = 5.0
-    memory_nodes: int = 16
-    steady_source: bool = False
+__all__ = ["EPOCH_REASONS", "REFUSALS", "Event", "Pair", "PairRules", "Rate", "add_probes", "advance", "finish",
+           "restart"]
 
 
-@dataclass(slots=True)
-class Pair:
-    """State of one pair; ``source_hz`` ticks a second, the target counts ns."""
+def add_probes(pair: Pair, probes: Iterable[Arrival], rules: PairRules) -> None:
+    """Take probes, one-sided constraints and changes of rate, nearly in the order of their measurement.
 
-    source_hz: int
-    epoch: int = 0
-    nodes: list[Node] = field(default_factory=list)
-    burst: Node | None = None
-    burst_start: int = 0
-    cell_from: int | None = None
-    edge: tuple[int, int] | None = None
-    """Bounds of the target at ``cell_from``, as the cell before ended: the map has no jumps inside an epoch."""
-    steps: int = 0
-    disordered: int = 0
-    segments: list[Segment] = field(default_factory=list)
-    """Decided and not yet taken by the caller."""
-
-    def ticks(self, seconds: float) -> int:
-        """Source ticks in ``seconds``."""
-        return round(seconds * self.source_hz)
-
-    def take(self) -> list[Segment]:
-        """The segments decided since the last call."""
-        taken, self.segments = self.segments, []
-        return taken
-
-    def plain(self) -> dict[str, Any]:
-        """State as JSON has it."""
-        return {"hz": self.source_hz, "epoch": self.epoch, "nodes": [list(n) for n in self.nodes],
-                "burst": None if self.burst is None else list(self.burst), "burst_start": self.burst_start,
-                "cell_from": self.cell_from,
-                "edge": None if self.edge is None else list(self.edge), "steps": self.steps,
-                "disordered": self.disordered}
-
-    @classmethod
-    def of_plain(cls, data: dict[str, Any]) -> Pair:
-        """From ``plain``."""
-        return cls(data["hz"], data["epoch"], [Node(*n) for n in data["nodes"]],
-                   None if data["burst"] is None else Node(*data["burst"]), data["burst_start"], data["cell_from"],
-                   None if data["edge"] is None else (data["edge"][0], data["edge"][1]), data["steps"],
-                   data["disordered"])
-
-
-def add_probes(pair: Pair, probes: Iterable[Node], rules: PairRules) -> None:
-    """Take probes in the order of their measurement.
-
-    Where neither clock has moved on, the probe is a repeat or out of order: it is counted and left. Where one alone
-    falls, that clock stepped.
+    What was measured before something that was taken is a repeat or out of order: it is counted and left.
     """
     for probe in probes:
-        latest = pair.burst or (pair.nodes[-1] if pair.nodes else None)
-        if probe.hi < probe.lo or (
-                latest is not None and probe.local <= latest.local and probe.x <= latest.x):
-            pair.disordered += 1
-            continue
-        if pair.burst is None:
-            pair.burst, pair.burst_start = probe, probe.x
-        elif 0 <= probe.x - pair.burst_start <= pair.ticks(rules.burst_s) and _agree(pair, probe, rules):
-            pair.burst = _merge(pair, probe, rules)
+        if isinstance(probe, Node) and probe.hi < probe.lo:
+            pair.note("crossed", probe.x, probe.local)
         else:
-            _close_burst(pair, rules)
-            pair.burst, pair.burst_start = probe, probe.x
+            _admit(pair, probe, rules)
+
+
+def restart(pair: Pair, rules: PairRules) -> None:
+    """The clock of the measuring side began again: what comes now is a new epoch, whatever it shows."""
+    while pair.pending:
+        _close_burst(pair, rules)
+    pair.behind.clear()
+    if pair.suspect is not None:
+        _confirm(pair, rules)
+    if pair.nodes:
+        pair.forced = "reboot"
+    pair.done = pair.seen = None
+    pair.grain = (0, 0, 0, *pair.grain[3:])
 
 
 def advance(pair: Pair, local: int, rules: PairRules) -> None:
     """All probes measured before ``local`` (target clock, ns) have been given."""
-    if pair.burst is not None and local - pair.burst.local > rules.burst_s * 2 * NS:
+    while pair.pending and local - pair.pending[0].local > ns(2 * rules.burst_s):
         _close_burst(pair, rules)
-        pair.burst = None
-    _decide(pair, rules, local)
+    if pair.suspect is not None and local - pair.suspect.local > ns(rules.limit_s):
+        _confirm(pair, rules)
+    decide(pair, rules, local)
 
 
 def finish(pair: Pair, rules: PairRules) -> None:
     """No probe comes any more: decide up to the last node and ``limit_s`` beyond it, provisionally."""
-    if pair.burst is not None:
+    while pair.pending:
         _close_burst(pair, rules)
-        pair.burst = None
+    if pair.suspect is not None:
+        _confirm(pair, rules)
     if pair.nodes:
-        _decide(pair, rules, pair.nodes[-1].local + round(2 * rules.limit_s * NS))
+        decide(pair, rules, pair.nodes[-1].local + ns(2 * rules.limit_s))
 
 
-def _drift(pair: Pair, ticks: int, rules: PairRules) -> int:
-    return round(abs(ticks) * (NS / pair.source_hz) * rules.assumptions.rho) + 1
+def _moment(arrival: Arrival) -> int:
+    return arrival.local if arrival.at is None else arrival.at
 
 
-def _carried(pair: Pair, node: Node, x: int, rules: PairRules) -> tuple[int, int]:
-    """The node's interval at ``x`` close by, widened by the drift that is possible."""
-    shift = round((x - node.x) * (NS / pair.source_hz))
-    slack = _drift(pair, x - node.x, rules)
-    return node.lo + shift - slack, node.hi + shift + slack
+def _admit(pair: Pair, arrival: Arrival, rules: PairRules) -> None:
+    moment, pending = _moment(arrival), pair.pending
+    if pair.done is not None and moment <= pair.done:
+        _take_behind(pair, arrival, rules)
+        return
+    if not pending or moment > _moment(pending[-1]):
+        pending.append(arrival)
+    elif arrival in pending:
+        pair.note("duplicate", arrival.x, arrival.local)
+        return
+    elif _moment(pending[-1]) - moment > ns(rules.burst_s + rules.hold_s):
+        _take_behind(pair, arrival, rules)
+        return
+    else:
+        insort(pending, arrival, key=_moment)
+    pair.behind.clear()
+    while _moment(pending[-1]) - _moment(pending[0]) > ns(rules.burst_s + rules.hold_s):
+        _close_burst(pair, rules)
 
 
-def _agree(pair: Pair, probe: Node, rules: PairRules) -> bool:
-    assert pair.burst is not None
-    lo, hi = _carried(pair, pair.burst, probe.x, rules)
-    return lo <= probe.hi and probe.lo <= hi
+def _take_behind(pair: Pair, arrival: Arrival, rules: PairRules) -> None:
+    """Measured before what was taken: a repeat, out of order, or the measuring clock began again.
 
-
-def _merge(pair: Pair, probe: Node, rules: PairRules) -> Node:
-    """Both constraints, at the x of the tighter one."""
-    assert pair.burst is not None
-    tight, other = sorted((pair.burst, probe), key=lambda n: n.hi - n.lo)
-    lo, hi = _carried(pair, other, tight.x, rules)
-    return Node(tight.x, max(tight.lo, lo), min(tight.hi, hi), max(tight.local, other.local))
+    That is sure where the other clock went on; else when such probes, ascending, have come for ``behind_s``.
+    """
+    if not isinstance(arrival, Node):
+        pair.note("disordered", arrival.x, arrival.local)
+        return
+    last = pair.burst or (pair.nodes[-1] if pair.nodes else None)
+    if pair.done is not None and _moment(arrival) == pair.done and (last is None or arrival.x <= last.x):
+        pair.note("duplicate", arrival.x, arrival.local)
+        return
+    fell = last is None or (arrival.local <= last.local and (arrival.x <= last.x or pair.bits < 64))
+    if fell:
+        if pair.behind and _moment(arrival) <= _moment(pair.behind[-1]):
+            pair.behind.clear()
+        pair.behind.append(arrival)
+        pair.note("disordered", arrival.x, arrival.local)
+        if _moment(arrival) - _moment(pair.behind[0]) < ns(rules.behind_s):
+            return
+        pair.counts["disordered"] -= len(pair.behind)
+    again = pair.behind if fell else [arrival]
+    pair.behind = []
+    restart(pair, rules)
+    for probe in again:
+        _admit(pair, probe, rules)
 
 
 def _close_burst(pair: Pair, rules: PairRules) -> None:
-    node = pair.burst
-    assert node is not None
-    if pair.nodes and _contradicts(pair, node, rules):
-        _start_epoch(pair, node, rules)
-    pair.nodes.append(node)
-    if pair.cell_from is None:
-        pair.cell_from = node.x - pair.ticks(rules.before_s)
-    _decide(pair, rules, node.local)
+    """Take what belongs to the oldest burst out of ``pending``: changes of rate first, then the node, then the rest."""
+    until = _moment(pair.pending[0]) + ns(rules.burst_s)
+    count = sum(1 for p in pair.pending if _moment(p) <= until)
+    taken = pair.pending[:count]
+    del pair.pending[:count]
+    pair.done = _moment(taken[-1])
+    for arrival in taken:
+        if isinstance(arrival, Rate):
+            _change_rate(pair, arrival, rules)
+    probes = [p for p in taken if isinstance(p, Node)]
+    if pair.bits < 64:
+        probes = unwrapped_all(pair, probes, rules)
+    whole = [p for p in probes if not p.is_half]
+    if whole:
+        node, agreeing = merged(pair, whole, rules)
+        _place(pair, node, agreeing, rules)
+    for probe in probes:
+        if probe.is_half:
+            _take_half(pair, probe, rules)
+    if whole:
+        decide(pair, rules, node.local)
 
 
-def _contradicts(pair: Pair, node: Node, rules: PairRules) -> bool:
-    if node.x <= pair.nodes[-1].x:
-        return True
-    base, low, high = bounds(pair.nodes[-rules.memory_nodes:], node.x, pair.source_hz, rules.assumptions)
-    return base + high < node.lo - 1 or node.hi + 1 < base + low
-
-
-def _start_epoch(pair: Pair, node: Node, rules: PairRules) -> None:
-    """Decide what is left of the old epoch, put a gap up to ``node``, and forget the old nodes."""
-    last = pair.nodes[-1]
-    while pair.cell_from is not None and pair.cell_from < last.x:
-        _emit(pair, rules, min(_cell_end(pair, rules, pair.cell_from), last.x), pair.nodes, "provisional", node.local)
-    gap_to = _gap_end(pair, last, node, rules)
-    if pair.cell_from is not None and pair.cell_from < gap_to:
-        anchor = (last.x, (last.lo + last.hi) // 2, round(NS / pair.source_hz * (1 << 32)))
-        pair.segments.append(Segment(pair.epoch, pair.cell_from, gap_to, *anchor, None, None, "gap", node.local))
-    pair.epoch += 1
-    pair.steps += 1
-    pair.nodes = []
-    pair.cell_from = node.x
-    pair.edge = None
-
-
-def _gap_end(pair: Pair, last: Node, node: Node, rules: PairRules) -> int:
-    """First source tick that the old epoch cannot have shown between its last node and the new one."""
-    if rules.steady_source:
-        return node.x if node.x > last.x else last.x + pair.ticks(rules.limit_s)
-    passed = max(node.hi - last.lo, 0) * pair.source_hz // NS + 1
-    return max(node.x, last.x + passed + _drift(pair, passed, rules) * pair.source_hz // NS + 1)
-
-
-def _cell_end(pair: Pair, rules: PairRules, start: int) -> int:
-    """The next node if it stands within two cells, else one cell on.
-
-    Cells grow with the distance from the last node, so that a silence of any length, or a stamp from far away, takes
-    few of them.
-    """
-    cell, before, following = pair.ticks(rules.cell_s), None, None
-    for node in pair.nodes:
-        if start < node.x:
-            following = node.x
-            break
-        before = node.x
-    if before is not None and start - before > LONG_CELLS * cell:
-        cell = max(cell, (start - before) // LONG_CELLS * 2)
-    if following is not None and following - start <= 2 * cell:
-        return following
-    return start + cell
-
-
-def _decide(pair: Pair, rules: PairRules, local: int) -> None:
-    """Decide every cell for which the nodes, or the time that has passed, suffice."""
-    while pair.cell_from is not None and pair.nodes:
-        start = pair.cell_from
-        end = _cell_end(pair, rules, start)
-        deadline = end + pair.ticks(rules.limit_s)
-        after = [n for n in pair.nodes if n.x > end and n.x <= deadline]
-        if len(after) >= rules.settle_nodes:
-            last = after[rules.settle_nodes - 1]
-            used = [n for n in pair.nodes if n.x <= last.x]
-            before_first = end <= pair.nodes[0].x
-            _emit(pair, rules, end, used, "provisional" if before_first else "settled", last.local)
+def _place(pair: Pair, node: Node, agreeing: int, rules: PairRules) -> None:
+    """The node after the others, or at the beginning of a new epoch."""
+    if not pair.nodes:
+        pair.cell_from = pair.nominal.tick(pair.nominal.time(node.x) - ns(rules.before_s))
+        pair.forced = None
+        _accept(pair, node)
+        return
+    if pair.suspect is not None:
+        suspect = pair.suspect
+        if node.local - suspect.local > ns(rules.limit_s) or _why_new(pair, node, rules) is not None:
+            _confirm(pair, rules)
         else:
-            used = [n for n in pair.nodes if n.x <= deadline]
-            overdue = _local_at(pair, used, end) + round((rules.limit_s + rules.burst_s) * NS)
-            if overdue > local:
-                return
-            _emit(pair, rules, end, used, "provisional", overdue)
-        _forget(pair, rules)
+            pair.note("outlier", suspect.x, suspect.local)
+            pair.suspect = None
+    reason = pair.forced or ("stuck" if agreeing == 0 else _why_new(pair, node, rules))
+    if reason is None:
+        pair.standing = False
+        _accept(pair, node)
+    elif reason == "stuck" and pair.standing:
+        stand(pair, node)
+    elif agreeing == 1 and pair.forced is None and reason != "stuck":
+        pair.suspect = node
+    else:
+        start_epoch(pair, node, reason, rules)
+        pair.forced = None
+        pair.seen = node.x, node.local
 
 
-def _local_at(pair: Pair, nodes: list[Node], x: int) -> int:
-    """Target time of source tick ``x`` by the nearest of ``nodes``, good to the drift."""
-    node = min(nodes, key=lambda n: abs(n.x - x))
-    return node.hi + round((x - node.x) * (NS / pair.source_hz))
+def _accept(pair: Pair, node: Node) -> None:
+    pair.append(node)
+    pair.seen = node.x, node.local
 
 
-def _forget(pair: Pair, rules: PairRules) -> None:
-    """Keep ``memory_nodes`` nodes before the open cell; those later ones that are needed stay."""
-    assert pair.cell_from is not None
-    before = sum(1 for n in pair.nodes if n.x <= pair.cell_from)
-    if before > rules.memory_nodes:
-        del pair.nodes[:before - rules.memory_nodes]
+def _confirm(pair: Pair, rules: PairRules) -> None:
+    """The suspect was right."""
+    suspect, pair.suspect = pair.suspect, None
+    assert suspect is not None
+    start_epoch(pair, suspect, _why_new(pair, suspect, rules) or "step", rules)
+    pair.seen = suspect.x, suspect.local
 
 
-def _emit(pair: Pair, rules: PairRules, end: int, nodes: list[Node], state: State, decided_at: int) -> None:
-    start = pair.cell_from
-    assert start is not None
-    low0, high0 = pair.edge or _edge(pair, rules, nodes, start)
-    low1, high1 = pair.edge = _edge(pair, rules, nodes, end)
-    # The halves are kept in doubled units, so that the middle of two integers is exact.
-    middle0, middle1 = low0 + high0, low1 + high1
-    rate = ((middle1 - middle0) * (1 << 31)) // (end - start)
-    dst0 = middle0 // 2
-    length_ns = (end - start) * NS / pair.source_hz
-    curvature = rules.assumptions.curvature_per_ns
-    bow = length_ns * length_ns * curvature / 8 if curvature is not None else length_ns * rules.assumptions.rho / 2
-    tick = -(-NS // pair.source_hz)
-    err = (max(high0 - low0, high1 - low1) + 1) // 2 + round(bow) + tick + 2
-    pair.segments.append(Segment(pair.epoch, start, end, start, dst0, rate, err, None, state, decided_at))
-    pair.cell_from = end
+def _why_new(pair: Pair, node: Node, rules: PairRules) -> str | None:
+    """The reason for which the node cannot belong to the epoch; None: it can."""
+    last = pair.nodes[-1]
+    if node.x == last.x and node.local > last.local:
+        return "stuck"
+    if node.x <= last.x:
+        return "reboot" if rules.steady_source or node.local < last.local else "reset"
+    return "step" if contradicts(pair, node, rules) else None
 
 
-def _edge(pair: Pair, rules: PairRules, nodes: list[Node], t: int) -> tuple[int, int]:
-    """Integer bounds of the target at ``t``; where nodes contradict each other, all that they allow by rho alone."""
-    base, low, high = bounds(nodes, t, pair.source_hz, rules.assumptions)
-    if low > high:
-        carried = [_carried(pair, n, t, rules) for n in nodes]
-        nearest = min(nodes, key=lambda n: abs(n.x - t))
-        kept = _carried(pair, nearest, t, rules)
-        inside = [c for c in carried if c[0] <= kept[1] and kept[0] <= c[1]]
-        return min(c[0] for c in inside), max(c[1] for c in inside)
-    return base + _floor(low), base + _ceil(high)
+def _change_rate(pair: Pair, rate: Rate, rules: PairRules) -> None:
+    x = unwrapped(pair, rate.x, rate.local, rules) if pair.bits < 64 else rate.x
+    changes, last = pair.nominal.changes, pair.nodes[-1] if pair.nodes else None
+    if x is None or not MIN_PPB <= rate.ppb <= MAX_PPB:
+        pair.note("absurd", rate.x, rate.local)
+        return
+    if rate.ppb == (changes[-1].ppb if changes else 0):
+        return
+    if last is not None and x < last.x:
+        # The nodes since were taken at the wrong rate: what they say together is nothing.
+        pair.forced = "late_rate"
+        x = last.x + 1
+    if changes and x <= changes[-1].x:
+        pair.note("disordered", rate.x, rate.local)
+        return
+    pair.widen(pair.nominal.change(x, rate.ppb))
 
 
-def _floor(value: float) -> int:
-    return int(value // 1)
-
-
-def _ceil(value: float) -> int:
-    return -int(-value // 1)
-
+def _take_half(pair: Pair, half: Node, rules: PairRules) -> None:
+    """Keep a one-sided constraint where it says more than is known, up to ``memory_nodes`` of them."""
+    if not pair.nodes or half.x < pair.nodes[0].x or pair.standing or pair.suspect is not None:
+        return
+    base, low, high = bounds_of(pair.constraints(), pair.nominal.time(half.x), rules.assumptions)
+    if half.lo > base + high + 2 or half.hi < base + low - 2:
+        pair.note("causality", half.x, half.local)
+    elif half.lo > base + low or half.hi < base + high:
+        insort(pair.halves, half, key=lambda n: n.x)
+        del pair.halves[:-rules.memory_nodes]
+        pair._table = None

@@ -43,6 +43,7 @@ def nodes_of(spaced: list[tuple[int, int, int]], start: int) -> list[Node]:
     return nodes
 
 
+@settings(deadline=None)  # the kernel is compiled once
 @given(SPACED, st.integers(-3 * NS, 12 * NS), st.booleans(), st.sampled_from([0, 1 << 50, (1 << 62) - 10**12]))
 def test_bounds_are_those_of_the_formulas_written_out(
         spaced: list[tuple[int, int, int]], at: int, curved: bool, start: int) -> None:
@@ -57,7 +58,7 @@ def test_bounds_are_those_of_the_formulas_written_out(
     assert abs(base + Fraction(low) - lower) < Fraction(1, 100)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(SPACED, st.integers(-3 * NS, 12 * NS), st.floats(-80e-6, 80e-6), st.floats(0, 0.09e-6),
        st.floats(40, 400), st.floats(0, 2 * math.pi), st.sampled_from([NS, 100_000_000, 19_200_000]))
 def test_the_truth_is_never_outside(spaced: list[tuple[int, int, int]], at: int, rate: float, curvature: float,

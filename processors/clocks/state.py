@@ -1,0 +1,227 @@
+"""What is kept of one pair of clocks, and the rules it is fitted by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from processors.clocks.hull import OPEN, Assumptions, Ints, Node, table
+from processors.clocks.nominal import NS, Change, Nominal
+from processors.clocks.segments import Segment
+
+KEPT_EVENTS: Final = 64
+
+EPOCH_REASONS: Final = {
+    "step": "a probe outside the bounds: a clock stepped, or its rate left what is assumed",
+    "reset": "the source began again while the target went on",
+    "reboot": "the clock of the measuring side began again",
+    "stuck": "the source stood still while the target went on",
+    "wrap": "silent so long that the wraps of a narrow counter cannot be told",
+    "late_rate": "a change of rate became known after probes that follow it",
+}
+"""Why an epoch began."""
+REFUSALS: Final = {
+    "duplicate": "a probe that was taken before",
+    "disordered": "a probe measured before one that was taken",
+    "crossed": "a probe whose ends are crossed",
+    "absurd": "a stamp that the counter cannot show, or a rate that cannot be",
+    "outlier": "a probe that its burst or its neighbours contradict",
+    "causality": "an order of events that the bounds exclude",
+    "hz_changed": "a probe with another nominal frequency than the pair was begun with",
+}
+"""Why a probe was left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairRules:
+    """How a pair is fitted. Times in seconds of the source clock's nominal time.
+
+    ``steady_source``: the source clock never steps, so that a step is the target's and no source tick comes twice.
+    ``hold_s``: a burst waits so long for probes that are out of order. ``behind_s``: probes that come from before what
+    was taken are disorder, until they have been ascending for so long: then the measuring clock began again.
+    """
+
+    assumptions: Assumptions = Assumptions()
+    burst_s: float = 0.05
+    settle_nodes: int = 2
+    limit_s: float = 10.0
+    cell_s: float = 1.0
+    before_s: float = 5.0
+    memory_nodes: int = 16
+    steady_source: bool = False
+    hold_s: float = 0.05
+    behind_s: float = 1.5
+
+
+class Rate(NamedTuple):
+    """From source tick ``x`` on the source runs ``ppb`` faster than nominal; ``local``: target time (ns) then."""
+
+    x: int
+    ppb: int
+    local: int
+    at: int | None = None
+
+
+class Event(NamedTuple):
+    """Something named that happened to a pair: a key of EPOCH_REASONS or REFUSALS, where, and when by the target."""
+
+    reason: str
+    x: int
+    local: int
+
+
+Arrival = Node | Rate
+
+
+@dataclass(slots=True)
+class Pair:
+    """State of one pair; ``source_hz`` ticks a second, the target counts ns. A counter of fewer ``bits`` wraps."""
+
+    source_hz: int
+    bits: int = 64
+    epoch: int = 0
+    nodes: list[Node] = field(default_factory=list)
+    halves: list[Node] = field(default_factory=list)
+    """One-sided constraints that say more than the nodes, ascending."""
+    pending: list[Arrival] = field(default_factory=list)
+    """What came of the newest burst, ascending in the moment of measurement."""
+    behind: list[Node] = field(default_factory=list)
+    """Probes from before what was taken, as long as none came that is not."""
+    suspect: Node | None = None
+    """A lone probe outside the bounds: the next one tells whether it is wrong or the clock stepped."""
+    cell_from: int | None = None
+    edge: tuple[int, int] | None = None
+    """Bounds of the target at ``cell_from``, as the cell before ended: the map has no jumps inside an epoch."""
+    standing: bool = False
+    """The newest node shows the tick of the one before."""
+    forced: str | None = None
+    """Why the next node begins an epoch whatever it shows."""
+    done: int | None = None
+    """Moment of the newest probe that was taken out of ``pending``."""
+    seen: tuple[int, int] | None = None
+    """Source tick and target time of that probe: what unwraps the next."""
+    grain: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    """Probes seen, tick and target time of the first, and the greatest common divisors of the distances from it."""
+    counts: dict[str, int] = field(default_factory=dict)
+    nominal: Nominal = field(init=False)
+    segments: list[Segment] = field(default_factory=list)
+    """Decided and not yet taken by the caller."""
+    events: list[Event] = field(default_factory=list)
+    """The newest, until the caller takes them."""
+    times: list[int] = field(default_factory=list, compare=False)
+    """Nominal time of each node."""
+    _table: Ints | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.nominal = Nominal(self.source_hz)
+
+    @property
+    def steps(self) -> int:
+        """Epochs begun after the first."""
+        return sum(self.counts.get(reason, 0) for reason in EPOCH_REASONS)
+
+    @property
+    def disordered(self) -> int:
+        """Probes that were repeats, out of order or impossible."""
+        return sum(self.counts.get(reason, 0) for reason in ("duplicate", "disordered", "crossed"))
+
+    @property
+    def burst(self) -> Node | None:
+        """The newest probe that is not in a node yet."""
+        return next((p for p in reversed(self.pending) if isinstance(p, Node)), None)
+
+    @property
+    def tick_ns(self) -> int:
+        """By how much a stamp may lag: a tick, or the grain of a counter that advances by several, rounded up."""
+        probes, _, _, grain, regular_ns = self.grain
+        tick = -(-NS // self.source_hz)
+        if probes < 4 or grain <= 1:
+            return tick
+        grain_ns = -(-NS * grain // self.source_hz)
+        # Probes as regular as the stamps show their own rhythm, not the counter's.
+        return grain_ns if regular_ns * 2 < grain_ns else tick
+
+    def note(self, reason: str, x: int, local: int) -> None:
+        """Count what happened, and keep it as an event."""
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        self.events.append(Event(reason, x, local))
+        del self.events[:-KEPT_EVENTS]
+
+    def take(self) -> list[Segment]:
+        """The segments decided since the last call."""
+        taken, self.segments = self.segments, []
+        return taken
+
+    def take_events(self) -> list[Event]:
+        """What happened since the last call; of more than KEPT_EVENTS the newest."""
+        taken, self.events = self.events, []
+        return taken
+
+    def append(self, node: Node) -> None:
+        """A node later than the others."""
+        self.nodes.append(node)
+        self.times.append(self.nominal.time(node.x))
+        self._table = None
+
+    def forget(self, count: int) -> None:
+        """Drop the oldest ``count`` nodes and what stands before the rest."""
+        del self.nodes[:count]
+        del self.times[:count]
+        first = self.nodes[0].x
+        self.halves = [h for h in self.halves if h.x >= first]
+        self.nominal.forget_before(min(first, self.cell_from if self.cell_from is not None else first))
+        self._table = None
+
+    def clear(self) -> None:
+        """Forget all constraints."""
+        self.nodes, self.times, self.halves, self.edge = [], [], [], None
+        self._table = None
+
+    def widen(self, by_ns: int) -> None:
+        """Every constraint so far is less sure than it was by ``by_ns``."""
+        self.nodes = [n._replace(lo=n.lo - by_ns, hi=n.hi + by_ns) for n in self.nodes]
+        self.halves = [n._replace(lo=n.lo if n.lo <= -OPEN else n.lo - by_ns, hi=n.hi if n.hi >= OPEN else n.hi + by_ns)
+                       for n in self.halves]
+        self._table = None
+
+    def constraints(self) -> Ints:
+        """All of them as `hull.edges` takes them."""
+        if self._table is None:
+            if not self.halves:
+                self._table = table(self.times, self.nodes)
+            else:
+                every = sorted((*self.nodes, *self.halves), key=lambda n: n.x)
+                self._table = table([self.nominal.time(n.x) for n in every], every)
+        return self._table
+
+    def plain(self) -> dict[str, Any]:
+        """State as JSON has it, without decided segments and events."""
+        return {
+            "hz": self.source_hz, "bits": self.bits, "epoch": self.epoch, "nodes": [list(n) for n in self.nodes],
+            "halves": [list(n) for n in self.halves],
+            "pending": [[isinstance(p, Rate), *p] for p in self.pending], "behind": [list(n) for n in self.behind],
+            "suspect": None if self.suspect is None else list(self.suspect), "cell_from": self.cell_from,
+            "edge": None if self.edge is None else list(self.edge), "standing": self.standing, "forced": self.forced,
+            "done": self.done, "seen": None if self.seen is None else list(self.seen), "grain": list(self.grain),
+            "counts": dict(self.counts), "changes": [list(c) for c in self.nominal.changes],
+        }
+
+    @classmethod
+    def of_plain(cls, data: dict[str, Any]) -> Pair:
+        """From ``plain``."""
+        pair = cls(data["hz"], data["bits"], data["epoch"])
+        pair.nominal.changes = [Change(*c) for c in data["changes"]]
+        for node in data["nodes"]:
+            pair.append(Node(*node))
+        pair.halves = [Node(*n) for n in data["halves"]]
+        pair.pending = [Rate(*p) if is_rate else Node(*p) for is_rate, *p in data["pending"]]
+        pair.behind = [Node(*n) for n in data["behind"]]
+        pair.suspect = None if data["suspect"] is None else Node(*data["suspect"])
+        pair.cell_from, pair.standing, pair.forced = data["cell_from"], data["standing"], data["forced"]
+        pair.edge = None if data["edge"] is None else (data["edge"][0], data["edge"][1])
+        pair.done = data["done"]
+        pair.seen = None if data["seen"] is None else (data["seen"][0], data["seen"][1])
+        probes, x, local, grain, regular = data["grain"]
+        pair.grain = (probes, x, local, grain, regular)
+        pair.counts = dict(data["counts"])
+        return pair
