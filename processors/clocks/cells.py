@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from processors.clocks.bursts import carried
-from processors.clocks.hull import Ints, Node, bounds_of
+from processors.clocks.hull import Ints, Node
 from processors.clocks.nominal import NS
 from processors.clocks.segments import Segment, State
 from processors.clocks.state import Pair, PairRules
@@ -73,7 +73,7 @@ def stand(pair: Pair, node: Node) -> None:
 def contradicts(pair: Pair, node: Node, rules: PairRules) -> bool:
     """True where no clock within the assumptions shows ``node`` after the nodes that there are."""
     recent = pair.constraints()[:, -2 * rules.memory_nodes:]
-    base, low, high = bounds_of(recent, pair.nominal.time(node.x), rules.assumptions)
+    base, low, high = pair.bounds(node.x, recent, rules)
     return base + high < node.lo - 2 or node.hi + 2 < base + low
 
 
@@ -151,7 +151,7 @@ def _emit(pair: Pair, rules: PairRules, end: int, until: int, state: State, deci
 
 def _edge(pair: Pair, rules: PairRules, used: Ints, x: int) -> tuple[int, int]:
     """Integer bounds of the target at ``x``; where nodes contradict each other, all that they allow by rho alone."""
-    base, low, high = bounds_of(used, pair.nominal.time(x), rules.assumptions)
+    base, low, high = pair.bounds(x, used, rules)
     if low <= high:
         return base + int(low // 1), base - int(-high // 1)
     all_carried = [carried(pair, n, x, rules) for n in pair.nodes]

@@ -9,7 +9,8 @@ Assumed: |g'| ≤ rho, and for free-running oscillators |g''| ≤ curvature. The
 - always       g(t) ≤ hi_j + rho · |t − w_j|
 
 and the same for the lower bound with signs turned. No symmetry of latency and no straight line is assumed. A chord's
-error under bounded curvature is the classic interpolation remainder |g''| (t−a)(b−t)/2. A node may be half open.
+error under bounded curvature is the classic interpolation remainder |g''| (t−a)(b−t)/2. A node may be half open. Where
+a known change of rate stands between i, j and t only rho holds: what a rate is said to be is not that exact.
 """
 
 from __future__ import annotations
@@ -62,9 +63,10 @@ class Node(NamedTuple):
         return self.hi >= OPEN or self.lo <= -OPEN
 
 
-def table(nominal: Sequence[int], nodes: Sequence[Node]) -> Ints:
-    """(3, n) nominal time, lo and hi of nodes in ns, as `edges` takes them."""
-    return np.array([nominal, [n.lo for n in nodes], [n.hi for n in nodes]], np.int64)
+def table(nominal: Sequence[int], nodes: Sequence[Node], pieces: Sequence[int] | None = None) -> Ints:
+    """(4, n) of nodes, as `edges` takes them: nominal time, lo and hi in ns, number of the piece of constant rate."""
+    lows, highs = [n.lo for n in nodes], [n.hi for n in nodes]
+    return np.array([nominal, lows, highs, pieces or [0] * len(nodes)], np.int64)
 
 
 def bounds(nodes: Sequence[Node], t: int, source_hz: int, assumptions: Assumptions) -> tuple[int, float, float]:
@@ -77,15 +79,15 @@ def bounds(nodes: Sequence[Node], t: int, source_hz: int, assumptions: Assumptio
     return bounds_of(table(nominal, nodes), t * 1_000_000_000 // source_hz, assumptions)
 
 
-def bounds_of(nodes: Ints, t: int, assumptions: Assumptions) -> tuple[int, float, float]:
-    """`bounds` at nominal time ``t`` (ns) of a `table`."""
+def bounds_of(nodes: Ints, t: int, assumptions: Assumptions, piece: int = 0) -> tuple[int, float, float]:
+    """`bounds` at nominal time ``t`` (ns), which lies in ``piece``, of a `table`."""
     curvature = assumptions.curvature_per_ns
-    base, low, high = edges(nodes, t, assumptions.rho, -1.0 if curvature is None else curvature)
+    base, low, high = edges(nodes, t, piece, assumptions.rho, -1.0 if curvature is None else curvature)
     return int(base), low, high
 
 
 @numba.njit(cache=True)
-def edges(nodes: Ints, t: int, rho: float, curvature: float) -> tuple[np.int64, float, float]:
+def edges(nodes: Ints, t: int, piece: int, rho: float, curvature: float) -> tuple[np.int64, float, float]:
     """The least upper and greatest lower bound at ``t`` relative to a base; ``curvature`` < 0: the rate may kink.
 
     ``nodes`` ascend in their first row. All pairs are tried: n² / 2 steps.
@@ -109,7 +111,7 @@ def edges(nodes: Ints, t: int, rho: float, curvature: float) -> tuple[np.int64, 
     for i in range(count):
         for j in range(i + 1, count):
             a, b = x[i], x[j]
-            if a >= b or a == 0 or b == 0:
+            if a >= b or a == 0 or b == 0 or nodes[3, i] != piece or nodes[3, j] != piece:
                 continue
             bow = curvature * abs(a) * abs(b) / 2
             if a < 0 < b:

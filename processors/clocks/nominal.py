@@ -53,6 +53,10 @@ class Nominal:
             return None
         return self.changes[bisect_right(self.changes, x, key=lambda c: c.x)].x
 
+    def piece(self, x: int) -> int:
+        """Number of the piece of constant rate that holds ``x``, good until changes are forgotten."""
+        return bisect_right(self.changes, x, key=lambda c: c.x) if self.changes else 0
+
     def rate_q32(self, x: int) -> int:
         """Nominal ns a tick at ``x`` in units of 2^-32."""
         change = self._before(x)

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 from processors.clocks.bursts import merged, unwrapped, unwrapped_all
 from processors.clocks.cells import contradicts, decide, ns, stand, start_epoch
-from processors.clocks.hull import Node, bounds_of
+from processors.clocks.hull import Node
 from processors.clocks.nominal import MAX_PPB, MIN_PPB
 from processors.clocks.state import (
     EPOCH_REASONS,
@@ -230,7 +230,7 @@ def _take_half(pair: Pair, half: Node, rules: PairRules) -> None:
     """Keep a one-sided constraint where it says more than is known, up to ``memory_nodes`` of them."""
     if not pair.nodes or half.x < pair.nodes[0].x or pair.standing or pair.suspect is not None:
         return
-    base, low, high = bounds_of(pair.constraints(), pair.nominal.time(half.x), rules.assumptions)
+    base, low, high = pair.bounds(half.x, pair.constraints(), rules)
     if half.lo > base + high + 2 or half.hi < base + low - 2:
         pair.note("causality", half.x, half.local)
     elif half.lo > base + low or half.hi < base + high:

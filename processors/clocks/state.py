@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from processors.clocks.hull import OPEN, Assumptions, Ints, Node, table
+from processors.clocks.hull import OPEN, Assumptions, Ints, Node, bounds_of, table
 from processors.clocks.nominal import NS, Change, Nominal
 from processors.clocks.segments import Segment
 
@@ -187,12 +187,16 @@ class Pair:
     def constraints(self) -> Ints:
         """All of them as `hull.edges` takes them."""
         if self._table is None:
-            if not self.halves:
-                self._table = table(self.times, self.nodes)
-            else:
+            every, times = self.nodes, self.times
+            if self.halves:
                 every = sorted((*self.nodes, *self.halves), key=lambda n: n.x)
-                self._table = table([self.nominal.time(n.x) for n in every], every)
+                times = [self.nominal.time(n.x) for n in every]
+            self._table = table(times, every, [self.nominal.piece(n.x) for n in every] if self.nominal.changes else None)
         return self._table
+
+    def bounds(self, x: int, nodes: Ints, rules: PairRules) -> tuple[int, float, float]:
+        """`hull.bounds` at tick ``x`` by some of the `constraints`."""
+        return bounds_of(nodes, self.nominal.time(x), rules.assumptions, self.nominal.piece(x))
 
     def plain(self) -> dict[str, Any]:
         """State as JSON has it, without decided segments and events."""
