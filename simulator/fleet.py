@@ -120,16 +120,24 @@ class Fleet:
         flush_ns = 0
         while True:
             flush_ns += CHUNK_NS
-            for world in self._worlds:
-                world.advance(flush_ns)
-                world.take()
-                self._causes(world)
+            self._advance(flush_ns)
             last = flush_ns >= end_ns and not any(host.busy for host in hosts)
             for simulated in hosts:
                 yield from simulated.flush(flush_ns, closing=last)
             if last:
                 break
         self._sink.finish(self.tallies, config.plain())
+
+    def run_causes(self) -> None:
+        """The work of the run alone: true causes go to the sink, nothing is published. Instead of `publications`."""
+        for flush_ns in range(CHUNK_NS, self.config.run_ns + CHUNK_NS, CHUNK_NS):
+            self._advance(flush_ns)
+
+    def _advance(self, flush_ns: int) -> None:
+        for world in self._worlds:
+            world.advance(flush_ns)
+            world.take()
+            self._causes(world)
 
     def _host(self, index: int, clocks: list[HostClocks]) -> SimulatedHost:
         config = self.config
