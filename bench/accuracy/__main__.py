@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -36,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
         description="Run every scenario over fresh seeds and grade what the pipeline says.",
         epilog="example: make accuracy ACCURACY_ARGS='--scenarios serving pcie-bound --seeds 11 12'")
     result.add_argument("--scenarios", nargs="+", metavar="NAME", help="names or .toml files (default: all)")
-    result.add_argument("--seeds", nargs="+", type=int, metavar="N", help="default: one, taken from the date")
+    result.add_argument("--seeds", nargs="+", type=int, metavar="N", help="default: one, taken from date and hour")
     result.add_argument("--seconds", type=float, help="length of the workload (default: the scenario's)")
     result.add_argument("--hosts", type=int, help="default: the scenario's")
     result.add_argument("--devices", type=int, help="on each host; default: the scenario's")
@@ -44,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
                         help=f"{SHORT_S:g} s and {SHORT_DEVICES} devices a host, where the scenario allows it")
     result.add_argument("--timeout", type=float, default=TIMEOUT_S, metavar="S", help="for one run, in seconds")
     result.add_argument("--resume", action="store_true", help="keep what an interrupted series of the same code has")
+    result.add_argument("--code", help="what the code is called (default: the commit of the repository)")
     result.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
     result.add_argument("--page", type=Path, default=PAGE, metavar="FILE", help="plots go to a folder of its name")
     return result
@@ -55,15 +57,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     given = parser().parse_args(arguments)
     console = Console(stderr=True, highlight=False)
-    # Nothing else uses numbers as large: the scenarios of a day are new to the code.
-    seeds = given.seeds or [int(datetime.now(UTC).strftime("%Y%m%d"))]
+    # Nothing else uses numbers as large: what is drawn in this hour is new to the code.
+    seeds = given.seeds or [int(datetime.now(UTC).strftime("%Y%m%d%H"))]
     if given.short:
         given.seconds, given.devices = given.seconds or SHORT_S, given.devices or SHORT_DEVICES
     runs = [Run(name, seed, given.seconds, given.hosts, given.devices)
             for name in given.scenarios or scenario_names() for seed in seeds]
-    commit = _commit()
+    commit = given.code or _commit()
     journal = Journal(given.results.with_suffix(".tmp"), commit, resume=given.resume)
-    _run_all(runs, journal, given.timeout, console)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a run under way is ended too
+    try:
+        _run_all(runs, journal, given.timeout, console)
+    except KeyboardInterrupt:
+        console.print(f"interrupted after {len(journal.done)} of {len(runs)} runs; --resume goes on")
+        return 130
     outcomes = [journal.done[run] for run in runs]
     document = assembled(outcomes, commit)
     write(document, given.results, given.page)
