@@ -77,37 +77,38 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        none = np.zeros((0, len(QUANTITIES)), np.int64)
-        self._given = [none for _ in range(QUEUES)]
+        self._given: list[list[Ints]] = [[] for _ in range(QUEUES)]
+        """By queue: parts in order, joined only when records come."""
 
     def give(self, queue: Ints, quantities: Ints) -> None:
         """Ops of a program in the order of its launches: their queues and (ops, QUANTITIES)."""
         for code in range(QUEUES):
             mine = queue == code
             if mine.any():
-                self._given[code] = np.concatenate([self._given[code], quantities[mine]])
+                self._given[code].append(quantities[mine])
 
     def take(self, queue: Ints) -> Ints:
         """Quantities of records in the order they ended; raises ValueError where more ended than were given."""
         result = np.zeros((len(queue), len(QUANTITIES)), np.int64)
         for code in range(QUEUES):
             mine = np.flatnonzero(queue == code)
-            if len(mine) > len(self._given[code]):
-                raise ValueError(f"{len(mine)} ops of queue {code} ended, {len(self._given[code])} were given")
-            result[mine] = self._given[code][:len(mine)]
-            self._given[code] = self._given[code][len(mine):]
+            if not len(mine):
+                continue
+            given = np.concatenate(self._given[code]) if self._given[code] else result[:0]
+            if len(mine) > len(given):
+                raise ValueError(f"{len(mine)} ops of queue {code} ended, {len(given)} were given")
+            result[mine] = given[:len(mine)]
+            self._given[code] = [given[len(mine):]]
         return result
 
     def clear(self) -> None:
         """Forget what was given: the device was reset."""
-        self._given = [given[:0] for given in self._given]
+        self._given = [[] for _ in range(QUEUES)]
 
 
 def totals_at(at: Ints, found: Ops) -> Ints:
     """(times, COLUMNS) that ops had amounted to by each time; those under way by their share of time, rounded down."""
-    order = np.argsort(found.end, kind="stable")
-    summed = np.concatenate([np.zeros((1, len(COLUMNS)), np.int64), np.cumsum(found.amounts[order], axis=0)])
-    result = summed[np.searchsorted(found.end[order], at, side="right")]
+    result = _ended_by(at, found)
     for queue in range(QUEUES):
         mine = found.take(found.queue == queue)
         if not len(mine):
@@ -119,6 +120,21 @@ def totals_at(at: Ints, found: Ops) -> Ints:
         share = (at[running] - mine.start[op]) / (mine.end[op] - mine.start[op])
         result[running] += np.floor(mine.amounts[op] * share[:, None]).astype(np.int64)
     return np.asarray(result)
+
+
+def _ended_by(at: Ints, found: Ops) -> Ints:
+    """(times, COLUMNS) of the ops that had ended by each of ascending times: sums between neighbours, added up."""
+    order = np.argsort(at, kind="stable")
+    bins = np.searchsorted(at[order], found.end, side="left")
+    summed = np.zeros((len(at) + 1, len(COLUMNS)), np.int64)
+    if len(found) and (bins[1:] >= bins[:-1]).all():  # in order of their ends, as records come
+        heads = np.flatnonzero(np.concatenate([[True], bins[1:] != bins[:-1]]))
+        summed[bins[heads]] = np.add.reduceat(found.amounts, heads, axis=0)
+    else:
+        np.add.at(summed, bins, found.amounts)
+    result = np.empty((len(at), len(COLUMNS)), np.int64)
+    result[order] = np.cumsum(summed[:-1], axis=0)
+    return result
 
 
 def busy_ns(low: int, high: int, found: Ops) -> Ints:
