@@ -53,12 +53,12 @@ class Bridge:
             return None
         latest = self._crossings[-1]
         age = latest.raw + latest.hi - realtime_ns
-        witness = next((c for c in reversed(self._crossings) if c.raw <= latest.raw - age), None)
+        slack = _slew(age)
+        witness = next((c for c in reversed(self._crossings) if c.raw <= latest.raw - age - slack), None)
         if witness is None or age < 0 or latest.raw - witness.raw > MAX_AGE_NS:
             return None
         if max(latest.lo - witness.hi, witness.lo - latest.hi) > _slew(latest.raw - witness.raw):
             return None
-        slack = _slew(age)
         return realtime_ns - latest.hi - slack, realtime_ns - latest.lo + slack
 
 
