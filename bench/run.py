@@ -46,6 +46,7 @@ def parser(known: Sequence[Section]) -> argparse.ArgumentParser:
     result.add_argument("--repeat", type=_positive(int), default=default.repeat, help="runs a median is taken of")
     result.add_argument("--partitions", type=_positive(int), default=default.partitions)
     result.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker that runs already")
+    result.add_argument("--short", action="store_true", help="section clocks: one seed over 300 s")
     result.add_argument("--results", type=Path, default=RESULTS, metavar="FILE", help="where the figures go")
     result.add_argument("--json", action="store_true", help="print the whole document on stdout, nothing else")
     return result

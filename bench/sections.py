@@ -42,6 +42,8 @@ class Options:
     repeat: int = 5
     partitions: int = 2
     bootstrap: str | None = None
+    short: bool = False
+    """Fewer and shorter series of clocks."""
 
 
 class Bench:
@@ -166,6 +168,7 @@ class Section:
 
 def sections() -> tuple[Section, ...]:
     """All sections, in the order they run."""
+    from bench.clocks.section import clock_methods
     from bench.embedded import end_to_end
     from bench.json_section import json_pipeline
     from bench.length import memory_over_length
@@ -176,4 +179,5 @@ def sections() -> tuple[Section, ...]:
         Section("memory", "peak memory of 20 s and of 120 s of simulated time, embedded", memory_over_length),
         Section("kafka", "the same from filled Kafka topics", end_to_end_kafka),
         Section("json", "the pipeline people write first: one JSON message an event, through Kafka", json_pipeline),
+        Section("clocks", "maps of clocks by the methods of other tools and by ours, same probes", clock_methods),
     )
