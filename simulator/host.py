@@ -216,7 +216,7 @@ class SimulatedHost:
             read[0].extend(seat.demand(begin_ns, flush_ns))
             read[1 + device] = seat.meter.read(seat.spans, seat.measured, begin_ns, flush_ns)
         for kept, readings in zip(self._read, read, strict=True):
-            heard = {at: self._plan.reads(at, flush_ns) for at in readings.time_ns}
+            heard = {at: self._plan.reads(at, flush_ns) for at in dict.fromkeys(readings.time_ns)}
             if not all(heard.values()):
                 lost = len(readings)
                 readings = _where(readings, [heard[at] for at in readings.time_ns])
