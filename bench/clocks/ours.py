@@ -9,6 +9,7 @@ import argparse
 import json
 import time
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -109,7 +110,7 @@ def holding(segments: list[Segment], ticks: Ints, truth: Ints) -> NDArray[np.int
 
 def steps_found(series: Series, segments: list[Segment]) -> tuple[int, int]:
     """How many steps an epoch begins for within two probes, and how many epochs no step explains."""
-    begins = [s.valid_from for a, s in zip(segments, segments[1:], strict=False) if s.epoch > a.epoch]
+    begins = [s.valid_from for a, s in pairwise(segments) if s.epoch > a.epoch]
     times = np.arange(0, series.seconds * NS, NS // 100)
     ticks = series.source.read(times)
     begun = [int(times[min(np.searchsorted(ticks, b), len(times) - 1)]) for b in begins]

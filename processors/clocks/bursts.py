@@ -55,7 +55,7 @@ def merged(pair: Pair, probes: list[Node], rules: PairRules) -> tuple[Node, int]
     """What the probes say together, at the x of the tightest, and how many agree in that.
 
     Where they do not agree, the largest group of those that do is taken, of equal ones that which fits the nodes
-    before, then the earliest. The others are counted as outliers. None agrees (0) where all show one tick and cannot
+    before, then the earliest. The others are counted as outliers. None agrees (0) where most show one tick and cannot
     have been read within it: the clock stands still.
     """
     _note_grain(pair, probes)
@@ -65,8 +65,9 @@ def merged(pair: Pair, probes: list[Node], rules: PairRules) -> tuple[Node, int]
     node = _intersection(pair, probes, rules)
     if node is not None:
         return node, len(probes)
-    if all(p.x == probes[0].x for p in probes):
-        return probes[-1], 0
+    still = _standing(pair, probes, rules)
+    if still is not None:
+        return still, 0
     groups = [[q for q in probes if _agree(pair, p, q, rules)] for p in probes]
     last = pair.nodes[-1] if pair.nodes else None
     best = max(groups, key=lambda g: (len(g), last is not None and _agree(pair, last, g[0], rules)))
@@ -99,6 +100,14 @@ def _intersection(pair: Pair, probes: list[Node], rules: PairRules) -> Node | No
     return None if lo > hi else Node(x, lo, hi, local, at)
 
 
+def _standing(pair: Pair, probes: list[Node], rules: PairRules) -> Node | None:
+    ticks = sorted(p.x for p in probes)
+    same = [p for p in probes if p.x == ticks[len(ticks) // 2]]
+    if 2 * len(same) <= len(probes) or _intersection(pair, same, rules) is not None:
+        return None
+    return same[-1]
+
+
 def _agree(pair: Pair, a: Node, b: Node, rules: PairRules) -> bool:
     lo, hi = carried(pair, a, b.x, rules)
     return lo <= b.hi and b.lo <= hi
@@ -107,14 +116,16 @@ def _agree(pair: Pair, a: Node, b: Node, rules: PairRules) -> bool:
 def _note_grain(pair: Pair, probes: list[Node]) -> None:
     """Counters that advance by several ticks are coarser than they say; distances of their stamps have a divisor.
 
-    Stamps more than a second from the burst's middle one are absurd and are no evidence.
+    Stamps that are more than 1 ms off from the burst's middle one are wrong and are no evidence.
     """
     count, x, local, grain, regular_ns = pair.grain
     if grain == 1:
         return
-    middle = sorted(p.x for p in probes)[len(probes) // 2]
+    middle = sorted(probes, key=lambda p: p.x)[len(probes) // 2]
     for probe in probes:
-        if abs(probe.x - middle) <= pair.source_hz:
+        passed = probe.local - middle.local
+        off = abs((probe.x - middle.x) * NS // pair.source_hz - passed)
+        if off <= abs(passed) + probe.hi - probe.lo + NS // 1_000:
             if not count:
                 x, local = probe.x, probe.local
             grain, regular_ns = gcd(grain, probe.x - x), gcd(regular_ns, probe.local - local)

@@ -44,13 +44,7 @@ def decide(pair: Pair, rules: PairRules, local: int) -> None:
 def start_epoch(pair: Pair, node: Node, reason: str, rules: PairRules) -> None:
     """Decide what is left of the old epoch, put a gap up to ``node``, and begin anew with it."""
     last = pair.nodes[-1]
-    # A rate that a second node does not confirm is no ground for a bound.
-    state: State = "gap" if len(pair.nodes) == 1 and reason == "step" else "provisional"
-    while pair.cell_from is not None and pair.cell_from < last.x:
-        _emit(pair, rules, min(_cell_end(pair, rules, pair.cell_from), last.x), pair.times[-1], state, node.local)
-    gap_to = _gap_end(pair, last, node, rules)
-    if pair.cell_from is not None and pair.cell_from < gap_to:
-        _put_gap(pair, gap_to, last, node.local)
+    _end_epoch(pair, last, node.local, _gap_end(pair, last, node, rules), rules, unsure=reason == "step")
     pair.note(reason, node.x, node.local)
     pair.epoch += 1
     pair.clear()
@@ -59,6 +53,26 @@ def start_epoch(pair: Pair, node: Node, reason: str, rules: PairRules) -> None:
     pair.standing = reason == "stuck"
     # What a clock shows while it stands has no time.
     pair.cell_from = node.x + 1 if pair.standing else node.x
+
+
+def change_hz(pair: Pair, hz: int, rules: PairRules) -> None:
+    """The source counts at another frequency from the next node on, which begins an epoch."""
+    if pair.nodes:
+        last = pair.nodes[-1]
+        _end_epoch(pair, last, last.local, pair.nominal.tick(pair.times[-1] + ns(rules.limit_s)), rules, unsure=False)
+        pair.note("hz_changed", last.x, last.local)
+        pair.epoch += 1
+    pair.begin(hz)
+
+
+def _end_epoch(pair: Pair, last: Node, local: int, gap_to: int, rules: PairRules, *, unsure: bool) -> None:
+    """Decide what is left up to the ``last`` node, and a gap from there."""
+    # A rate that a second node does not confirm is no ground for a bound.
+    state: State = "gap" if len(pair.nodes) == 1 and unsure else "provisional"
+    while pair.cell_from is not None and pair.cell_from < last.x:
+        _emit(pair, rules, min(_cell_end(pair, rules, pair.cell_from), last.x), pair.times[-1], state, local)
+    if pair.cell_from is not None and pair.cell_from < gap_to:
+        _put_gap(pair, gap_to, last, local)
 
 
 def stand(pair: Pair, node: Node) -> None:

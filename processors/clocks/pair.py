@@ -20,7 +20,7 @@ from bisect import insort
 from collections.abc import Iterable
 
 from processors.clocks.bursts import merged, unwrapped, unwrapped_all
-from processors.clocks.cells import contradicts, decide, ns, stand, start_epoch
+from processors.clocks.cells import change_hz, contradicts, decide, ns, stand, start_epoch
 from processors.clocks.hull import Node
 from processors.clocks.nominal import MAX_PPB, MIN_PPB
 from processors.clocks.state import (
@@ -33,8 +33,8 @@ from processors.clocks.state import (
     Rate,
 )
 
-__all__ = ["EPOCH_REASONS", "REFUSALS", "Event", "Pair", "PairRules", "Rate", "add_probes", "advance", "finish",
-           "restart"]
+__all__ = ["EPOCH_REASONS", "REFUSALS", "Event", "Pair", "PairRules", "Rate", "add_probes", "advance",
+           "change_frequency", "finish", "restart"]
 
 
 def add_probes(pair: Pair, probes: Iterable[Arrival], rules: PairRules) -> None:
@@ -60,6 +60,16 @@ def restart(pair: Pair, rules: PairRules) -> None:
         pair.forced = "reboot"
     pair.done = pair.seen = None
     pair.grain = (0, 0, 0, *pair.grain[3:])
+
+
+def change_frequency(pair: Pair, hz: int, rules: PairRules) -> None:
+    """Probes say from now on that the source has ``hz`` ticks a second."""
+    while pair.pending:
+        _close_burst(pair, rules)
+    if pair.suspect is not None:
+        _confirm(pair, rules)
+    pair.behind.clear()
+    change_hz(pair, hz, rules)
 
 
 def advance(pair: Pair, local: int, rules: PairRules) -> None:
@@ -160,7 +170,8 @@ def _close_burst(pair: Pair, rules: PairRules) -> None:
 def _place(pair: Pair, node: Node, agreeing: int, rules: PairRules) -> None:
     """The node after the others, or at the beginning of a new epoch."""
     if not pair.nodes:
-        pair.cell_from = pair.nominal.tick(pair.nominal.time(node.x) - ns(rules.before_s))
+        before = ns(rules.before_s) if pair.epoch == 0 else 0
+        pair.cell_from = pair.nominal.tick(pair.nominal.time(node.x) - before)
         pair.forced = None
         _accept(pair, node)
         return

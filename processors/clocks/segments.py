@@ -1,7 +1,9 @@
 """Pieces of a map between clocks, and looking them up for whole arrays.
 
 A clock that was reset, or stepped back, shows the same ticks twice. Consecutive pieces without such an overlap are a
-*run*; which run a row belongs to follows from the time at which it was sent, since it was stamped before.
+*run*; which run a row belongs to follows from the time at which it was sent, since it was stamped before. Pieces count
+ticks on where a counter of few bits wraps; what it shows is unwrapped by when the row was sent, less than a period
+after it was stamped.
 """
 
 from __future__ import annotations
@@ -123,13 +125,21 @@ class _Run:
 
     table: Ints
     since: int
+    pieces: list[Segment]
 
     @classmethod
     def of(cls, segments: list[Segment], since: int) -> Self:
         rows = [(s.valid_from, s.valid_to, s.src0, s.dst0, s.rate_q32, NO_BOUND if s.err_ns is None else s.err_ns,
                  NO_BOUND if s.utc_err_ns is None else s.utc_err_ns, ALIGNMENTS.index(s.state))
                 for s in sorted(segments, key=lambda s: s.valid_from)]
-        return cls(np.array(rows, np.int64).T.copy(), since)
+        return cls(np.array(rows, np.int64).T.copy(), since, segments)
+
+    def unwrapped(self, times: Ints, ends: Ints, sent: int, bits: int) -> tuple[Ints, Ints]:
+        """Ticks that count on, of what the counter showed: the newest ``ends`` that can be by target time ``sent``."""
+        holds = next((p for p in reversed(self.pieces) if p.at(p.valid_from) <= sent), self.pieces[0])
+        newest = holds.inverse(sent + SLACK_NS)
+        later = newest - ((newest - ends) & np.int64((1 << bits) - 1))
+        return times + (later - ends), later
 
     def apply(self, times: Ints, ends: Ints) -> tuple[Mapped, NDArray[np.bool_]]:
         """The map by this run alone, and which of ``times`` stand in one of its pieces."""
@@ -153,8 +163,9 @@ class _Run:
 class SegmentMap:
     """Consecutive segments of one clock, newest last; old ones are forgotten on demand."""
 
-    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+    def __init__(self, segments: Iterable[Segment] = (), bits: int = 64) -> None:
         self.segments: list[Segment] = []
+        self.bits = bits
         self._runs: list[_Run] | None = None
         self.extend(segments)
 
@@ -170,7 +181,7 @@ class SegmentMap:
 
     def is_one_run(self) -> bool:
         """True where `apply` does not ask when a row was sent."""
-        return len(self._tables()) <= 1
+        return self.bits == 64 and len(self._tables()) <= 1
 
     def forget_before(self, t: int) -> None:
         """Drop segments that end at or before source tick ``t``, but for the last one."""
@@ -203,7 +214,7 @@ class SegmentMap:
         last = self.segments[-1]
         if sent is not None:
             return last.at(last.valid_from if last.err_ns is None and last.valid_to < _FAR else last.valid_to) > sent
-        return t < last.valid_to or self.find(t) is not None
+        return self.bits < 64 or t < last.valid_to or self.find(t) is not None
 
     def find(self, t: int) -> Segment | None:
         """The newest segment that holds ``t``, else the nearest one's extension is not given: None."""
@@ -216,17 +227,27 @@ class SegmentMap:
         """Map ``times`` and, by the same pieces, ``ends`` (both (n,) int64 source ticks), sent at target time ``sent``.
 
         Ticks outside all segments take the nearest one, without a bound and with state gap. Of several runs a row
-        takes the newest that it can have been stamped in; where an older one is possible too it has no bound. Raises
-        ValueError when there is no segment.
+        takes the newest that it can have been stamped in; where an older one is possible too it has no bound. Nor have
+        rows of a counter that wraps, if it is not known when they were sent. Raises ValueError when there is no
+        segment.
         """
         if not self.segments:
             raise ValueError("no segment to map with")
         runs = self._tables()
+        if self.bits < 64:
+            return self._apply_wrapping(runs, times, ends, sent)
         if len(runs) == 1:
             if len(times) and (only := self._only(int(times.min()), int(times.max()))) is not None:
                 return _mapped_by(only, times, ends)
             return runs[0].apply(times, ends)[0]
         return _by_newest(runs, times, ends, sent)
+
+    def _apply_wrapping(self, runs: list[_Run], times: Ints, ends: Ints, sent: int | None) -> Mapped:
+        mapped = _by_newest(runs, times, ends, sent, self.bits)
+        unknown = (times < 0) | (times >> np.int64(self.bits) != 0) | (sent is None)
+        mapped.err_ns[unknown] = mapped.utc_err_ns[unknown] = NO_BOUND
+        mapped.state[unknown] = len(ALIGNMENTS) - 1
+        return mapped
 
     def _only(self, first: int, last: int) -> Segment | None:
         """The segment that alone holds [first, last]: the newest batches mostly lie in one."""
@@ -238,7 +259,7 @@ class SegmentMap:
     def _tables(self) -> list[_Run]:
         if self._runs is None:
             cuts = [0, *(i for i, (a, b) in enumerate(pairwise(self.segments), 1)
-                         if b.epoch != a.epoch and b.valid_from < a.valid_to), len(self.segments)]
+                         if b.epoch != a.epoch and (b.valid_from < a.valid_to or self.bits < 64)), len(self.segments)]
             parts = [self.segments[a:b] for a, b in pairwise(cuts)]
             since = [-_FAR, *(_bounded_until(part) for part in parts[:-1])]
             self._runs = [_Run.of(part, at) for part, at in zip(parts, since, strict=True)]
@@ -251,14 +272,18 @@ def _bounded_until(run: list[Segment]) -> int:
     return last.at(last.valid_to) if last else run[0].at(run[0].valid_from)
 
 
-def _by_newest(runs: list[_Run], times: Ints, ends: Ints, sent: int | None) -> Mapped:
+def _by_newest(runs: list[_Run], times: Ints, ends: Ints, sent: int | None, bits: int = 64) -> Mapped:
     latest = _FAR if sent is None else sent + SLACK_NS
     earliest = -_FAR if sent is None else sent - LINGER_NS
-    chosen, _ = runs[-1].apply(times, ends)
+
+    def mapped_by(run: _Run) -> tuple[Mapped, NDArray[np.bool_]]:
+        return run.apply(*((times, ends) if bits == 64 or sent is None else run.unwrapped(times, ends, sent, bits)))
+
+    chosen, _ = mapped_by(runs[-1])
     found = np.zeros(len(times), np.bool_)
     unsure = np.zeros(len(times), np.bool_)
     for run in reversed(runs):
-        mapped, inside = run.apply(times, ends)
+        mapped, inside = mapped_by(run)
         possible = (mapped.time <= latest) & (inside | (mapped.time >= run.since))
         unsure |= found & possible & inside & (mapped.time >= earliest)
         take = possible & ~found

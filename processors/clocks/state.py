@@ -17,6 +17,7 @@ EPOCH_REASONS: Final = {
     "reboot": "the clock of the measuring side began again",
     "stuck": "the source stood still while the target went on",
     "wrap": "silent so long that the wraps of a narrow counter cannot be told",
+    "hz_changed": "the source is said to have another nominal frequency than before",
     "late_rate": "a change of rate became known after probes that follow it",
 }
 """Why an epoch began."""
@@ -27,7 +28,6 @@ REFUSALS: Final = {
     "absurd": "a stamp that the counter cannot show, or a rate that cannot be",
     "outlier": "a probe that its burst or its neighbours contradict",
     "causality": "an order of events that the bounds exclude",
-    "hz_changed": "a probe with another nominal frequency than the pair was begun with",
 }
 """Why a probe was left out."""
 
@@ -49,7 +49,7 @@ class PairRules:
     before_s: float = 5.0
     memory_nodes: int = 16
     steady_source: bool = False
-    hold_s: float = 0.05
+    hold_s: float = 0.25
     behind_s: float = 1.5
 
 
@@ -172,6 +172,13 @@ class Pair:
         self.nominal.forget_before(min(first, self.cell_from if self.cell_from is not None else first))
         self._table = None
 
+    def begin(self, hz: int) -> None:
+        """Another frequency: nothing known holds any more."""
+        self.clear()
+        self.source_hz, self.nominal = hz, Nominal(hz)
+        self.cell_from = self.done = self.seen = self.forced = None
+        self.standing, self.grain = False, (0, 0, 0, 0, 0)
+
     def clear(self) -> None:
         """Forget all constraints."""
         self.nodes, self.times, self.halves, self.edge = [], [], [], None
@@ -191,7 +198,8 @@ class Pair:
             if self.halves:
                 every = sorted((*self.nodes, *self.halves), key=lambda n: n.x)
                 times = [self.nominal.time(n.x) for n in every]
-            self._table = table(times, every, [self.nominal.piece(n.x) for n in every] if self.nominal.changes else None)
+            pieces = [self.nominal.piece(n.x) for n in every] if self.nominal.changes else None
+            self._table = table(times, every, pieces)
         return self._table
 
     def bounds(self, x: int, nodes: Ints, rules: PairRules) -> tuple[int, float, float]:
