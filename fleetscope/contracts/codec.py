@@ -114,7 +114,8 @@ def encode_within(batch: Batch, limit: int = MAX_MESSAGE_BYTES) -> list[Batch]:
 
 def encode_pieces(batch: Batch, limit: int = MAX_MESSAGE_BYTES) -> list[Encoded]:
     """Messages of at most ``limit`` bytes with the rows of a batch whose rows may travel apart: each knows its identity
-    by sequence and row. Raises ValueError as `encode`, and for one row that is larger."""
+    by sequence and row. Only the last one promises the watermark. Raises ValueError as `encode`, and for one row that
+    is larger."""
     if len(batch) <= MAX_ROWS:
         message = encode(batch)
         if len(message.value) <= limit:
@@ -122,7 +123,9 @@ def encode_pieces(batch: Batch, limit: int = MAX_MESSAGE_BYTES) -> list[Encoded]
     if len(batch) < 2:
         raise ValueError(f"one row of {batch.header.contract} is larger than {limit} bytes")
     half = len(batch) // 2
-    return [*encode_pieces(batch.slice(0, half), limit), *encode_pieces(batch.slice(half, len(batch) - half), limit)]
+    first = batch.slice(0, half)
+    first = replace(first, header=replace(first.header, watermark_ns=None))
+    return [*encode_pieces(first, limit), *encode_pieces(batch.slice(half, len(batch) - half), limit)]
 
 
 def with_time_range(header: Header, contract: Contract, rows: pa.RecordBatch) -> Header:

@@ -43,18 +43,17 @@ class Route:
         """Host time (ns) of source tick ``t``."""
         if self.local is None:
             return t
-        return int(self.local.apply(_one(t), _one(t), self.sent).time[0])
+        return self.local.time_of(t, self.sent)
 
     def fleet_time(self, t: int) -> int:
         """Fleet time of source tick ``t``."""
-        host = self.forward(t)
-        return int(self.fleet.apply(_one(host), _one(host)).time[0])
+        return self.fleet.time_of(self.forward(t))
 
     def latest(self) -> int:
         """The fleet time after which no row of the batch can lie: when it was sent, where that is known."""
         if self.sent is None:
             return MAX_FLEET_NS
-        return max(int(self.fleet.apply(_one(self.sent), _one(self.sent)).time[0]), 0)
+        return max(self.fleet.time_of(self.sent), 0)
 
     def maps_as(self, other: Route) -> bool:
         """True where rows of both routes may be mapped at once: the same maps, and none that asks when a row was
@@ -72,10 +71,6 @@ class Route:
         no_utc = (near.err_ns == NO_BOUND) | (far.utc_err_ns == NO_BOUND)
         return Mapped(far.time, far.end, np.where(missing, NO_BOUND, near.err_ns + far.err_ns + 1),
                       np.where(no_utc, NO_BOUND, near.err_ns + far.utc_err_ns + 1), np.maximum(near.state, far.state))
-
-
-def _one(t: int) -> Ints:
-    return np.array([t], np.int64)
 
 
 def aligned(pieces: Sequence[tuple[Batch, Route]]) -> pa.RecordBatch:

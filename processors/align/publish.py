@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -45,7 +45,7 @@ def segment_output(host: Host, clock: str, segments: list[Segment]) -> Output:
     return Output(SEGMENTS_TOPIC.name, Batch(header, rows))
 
 
-def coverage_output(host: Host, stream: StreamKey, tally: Tally, beat: Beat, at_ns: int) -> Output:
+def coverage_row(host: Host, stream: StreamKey, tally: Tally, beat: Beat, at_ns: int) -> dict[str, object]:
     """What came of what one beat counts."""
     produced, received, dropped, lost = tally.account(beat)
     row: dict[str, object] = {
@@ -56,16 +56,35 @@ def coverage_output(host: Host, stream: StreamKey, tally: Tally, beat: Beat, at_
     }
     tally.late = tally.redelivered = 0
     tally.counted_ns = at_ns
-    header = replace(_header(host, "coverage", COVERAGE_TOPIC.name, 1), watermark_ns=host.progress.watermark)
-    return Output(COVERAGE_TOPIC.name, Batch(header, from_rows(COVERAGE, [row])))
+    return row
 
 
-def watermarks(host: Host, watermark_ns: int) -> Iterator[Output]:
+def coverage_output(host: Host, rows: list[dict[str, object]]) -> Output:
+    """Rows of the contract `coverage`."""
+    header = replace(_header(host, "coverage", COVERAGE_TOPIC.name, len(rows)), watermark_ns=host.progress.watermark)
+    return Output(COVERAGE_TOPIC.name, Batch(header, from_rows(COVERAGE, rows)))
+
+
+def watermarks(host: Host, watermark_ns: int) -> list[Output]:
     """Empty batches that say how far the host has come."""
+    return marked(host, [], watermark_ns)
+
+
+def marked(host: Host, outputs: list[Output], watermark_ns: int) -> list[Output]:
+    """``outputs`` and how far the host has come with them: said by the last one of each topic, which holds the rows
+    before the watermark itself, or by an empty batch."""
+    last = {output.topic: index for index, output in enumerate(outputs)}
+    found = list(outputs)
     for contract in MARKED:
         topic = COVERAGE_TOPIC.name if contract is COVERAGE else ALIGNED_TOPICS[contract.name].name
-        header = replace(_header(host, contract.name, f"{topic}#mark", 0), watermark_ns=watermark_ns)
-        yield Output(topic, Batch(header, record_batch(contract, {}, 0)))
+        index = last.get(topic)
+        if index is None:
+            header = replace(_header(host, contract.name, f"{topic}#mark", 0), watermark_ns=watermark_ns)
+            found.append(Output(topic, Batch(header, record_batch(contract, {}, 0))))
+        else:
+            batch = outputs[index].batch
+            found[index] = Output(topic, replace(batch, header=replace(batch.header, watermark_ns=watermark_ns)))
+    return found
 
 
 def unplaced_output(host: Host, key: LaneKey, batch: Batch, reason: str) -> Output:

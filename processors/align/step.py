@@ -25,7 +25,15 @@ from processors.align.host import Host
 from processors.align.mapping import Route, aligned
 from processors.align.measured import RAW_CLOCK, Measuring
 from processors.align.progress import END, Beat, LaneKey
-from processors.align.publish import coverage_output, release_output, segment_output, unplaced_output, watermarks
+from processors.align.publish import (
+    coverage_output,
+    coverage_row,
+    marked,
+    release_output,
+    segment_output,
+    unplaced_output,
+    watermarks,
+)
 from processors.clocks.compose import beyond
 from processors.clocks.fixed import ONE_Q32
 from processors.clocks.pair import PairRules
@@ -220,13 +228,15 @@ class AlignStep:
     def _settle(self, host: Host, *, final: bool = False) -> Iterator[Output]:
         """Everything that follows from what is known now."""
         yield from self._maps(host)
-        yield from self._release(host, final)
-        yield from self._account(host)
+        outputs = list(self._release(host, final))
+        if rows := list(self._account(host)):
+            outputs.append(coverage_output(host, rows))
         before = host.progress.watermark
         self._raise_watermark(host)
         if host.progress.watermark is not None and host.progress.watermark != before:
             self._forget(host)
-            yield from watermarks(host, host.progress.watermark)
+            outputs = marked(host, outputs, host.progress.watermark)
+        yield from outputs
 
     def _maps(self, host: Host) -> Iterator[Output]:
         """What is decided of the host's clocks."""
@@ -322,7 +332,7 @@ class AlignStep:
     def _long_ago(self, host: Host, at: int) -> bool:
         return max(host.progress.latest.values(), default=0) - at >= self.no_reference_s * NS
 
-    def _account(self, host: Host) -> Iterator[Output]:
+    def _account(self, host: Host) -> Iterator[dict[str, object]]:
         """Coverage rows of the beats whose batches have come or are given up."""
         for stream, tally in host.progress.tallies.items():
             while tally.beats:
@@ -332,7 +342,7 @@ class AlignStep:
                     break
                 tally.beats.pop(0)
                 at = Route(None, host.fleet).fleet_time(beat.time)
-                yield coverage_output(host, stream, tally, beat, at)
+                yield coverage_row(host, stream, tally, beat, at)
 
     def _raise_watermark(self, host: Host) -> None:
         progress = host.progress

@@ -179,6 +179,13 @@ class SegmentMap:
         """Source ticks below this are decided; None: nothing is."""
         return self.segments[-1].valid_to if self.segments else None
 
+    def time_of(self, t: int, sent: int | None = None) -> int:
+        """`apply` for one tick."""
+        if self.is_one_run() and (segment := self.find(t)) is not None:
+            return segment.at(t)
+        one = np.array([t], np.int64)
+        return int(self.apply(one, one, sent).time[0])
+
     def is_one_run(self) -> bool:
         """True where `apply` does not ask when a row was sent."""
         return self.bits == 64 and len(self._tables()) <= 1

@@ -73,8 +73,11 @@ class Works:
         return len(self.start)
 
     def take(self, index: Ints | Bools) -> Works:
-        """The works of an index or mask."""
-        return Works(*(getattr(self, name)[index] for name in Works.__dataclass_fields__))
+        """The works of an index or mask; these works themselves where a mask takes them all."""
+        if index.dtype == np.bool_ and index.all():
+            return self
+        chosen = np.flatnonzero(index) if index.dtype == np.bool_ else index
+        return Works(*(getattr(self, name).take(chosen) for name in Works.__dataclass_fields__))
 
 
 @dataclass(slots=True)
@@ -140,6 +143,8 @@ def account(start_ns: int, stop_ns: int, works: Works, demand: Union, pending_ns
 def _canonical(works: Works) -> Works:
     """Sorted by start; among equal starts the earliest submission leads and the order is total, so that neither the
     order of arrival nor a float sum over it shows in the result."""
+    if (works.start[1:] > works.start[:-1]).all():
+        return works
     order = np.argsort(works.start, kind="stable")
     start = works.start[order]
     if (start[1:] == start[:-1]).any():
@@ -181,10 +186,9 @@ def _utilisation(work: Ints, peak: float | None, duration: Ints) -> tuple[Floats
 def _kernels(result: Account, sweep: _Sweep, works: Works, peaks: Peaks) -> None:
     chosen = works.placed & (works.kind == KERNEL)
     time = sweep.share(KERNEL)[chosen]
-    kernels = works.take(chosen)
-    duration = kernels.stop - kernels.start
-    compute, has_flops = _utilisation(kernels.flops, peaks.flops_per_s, duration)
-    memory, has_bytes = _utilisation(kernels.bytes, peaks.memory_bytes_per_s, duration)
+    duration = works.stop[chosen] - works.start[chosen]
+    compute, has_flops = _utilisation(works.flops[chosen], peaks.flops_per_s, duration)
+    memory, has_bytes = _utilisation(works.bytes[chosen], peaks.memory_bytes_per_s, duration)
     bound = np.maximum(compute, memory)
     result.counter_errors += int((bound > 1.0).sum())
     used = time * np.minimum(bound, 1.0)

@@ -56,8 +56,16 @@ class Rows:
 
     def take(self, chosen: Ints | Bools | slice) -> Rows:
         """The rows of an index, slice or mask; ``waits`` stays whole."""
-        columns = {f.name: getattr(self, f.name) for f in fields(Rows)}
-        return Rows(**{name: array if name == "waits" else array[chosen] for name, array in columns.items()})
+        if isinstance(chosen, slice):
+            columns = {name: getattr(self, name)[chosen] for name in _PLAIN}
+        else:  # a mask is searched once, not for each column
+            index = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+            columns = {name: getattr(self, name).take(index) for name in _PLAIN}
+        return Rows(**columns, waits=self.waits)
+
+
+_PLAIN: Final = tuple(f.name for f in fields(Rows) if f.name != "waits")
+"""Columns with an entry a row; `waits` comes last."""
 
 
 @dataclass(frozen=True, slots=True)

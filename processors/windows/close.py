@@ -12,7 +12,7 @@ from fleetscope.contracts.batch import record_batch, symbol_array
 from fleetscope.contracts.derived import STATE_NAMES, WINDOWS
 from processors.windows.account import COLLECTIVE, KERNEL, NONE, Account, account
 from processors.windows.chunks import NO_CODE, Rows
-from processors.windows.intervals import Ints
+from processors.windows.intervals import Ints, counted
 from processors.windows.inventory import Device
 from processors.windows.state import Host
 from processors.windows.view import HostRows, WindowRows
@@ -136,11 +136,11 @@ def _apply_inventory(host: Host, before_ns: int) -> None:
 def _meet(host: Host, seen: WindowRows, words: list[str]) -> None:
     """Learn devices and which ranks and jobs mark their open steps; here and not on arrival, so that it depends on
     event time alone."""
-    for code in np.unique(np.concatenate((seen.work.device, seen.submissions.device))).tolist():
+    for code in counted(np.concatenate((seen.work.device, seen.submissions.device)))[0].tolist():
         if code != NO_CODE:
             host.inventory.devices.setdefault(words[code], Device())
     steps = seen.steps
-    for code, rank in {*zip(steps.job.tolist(), steps.rank.tolist(), strict=True)}:
+    for code, rank in np.unique(np.stack((steps.job, steps.rank), axis=1), axis=0).tolist():
         job = words[code] if code != NO_CODE else ""
         host.step_jobs.add(job)
         if rank != NONE:

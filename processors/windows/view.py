@@ -121,9 +121,21 @@ def _join(work: Rows, submissions: Rows, steps: Rows, start_ns: int) -> WindowRo
     submitted[found] = used.stop[row[found]]
     pair_err = work.err.copy()
     pair_err[found] = np.maximum(pair_err[found], used.err[row[found]])
-    started = np.isin(used_keys, keys)
+    started = _used_by_any(ordered, order, at[found])
     waiting = used.take(~started & (used.stop >= start_ns))
     return WindowRows(work, submitted, _awaited(work, keys, wait_keys), pair_err, submissions, waiting, steps)
+
+
+def _used_by_any(ordered: Ints, order: Ints, at: Ints) -> Bools:
+    """Which submissions share their key with one at ``at``, where each key's first stands in the sorted keys."""
+    started = np.zeros(len(ordered), bool)
+    if len(ordered):
+        begins = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+        run = np.cumsum(begins) - 1
+        hit = np.zeros(int(run[-1]) + 1, bool)
+        hit[run[at]] = True
+        started[order] = hit[run]
+    return started
 
 
 def _awaited(work: Rows, keys: Ints, wait_keys: tuple[Ints, Ints]) -> Ints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -101,9 +102,11 @@ def test_damaged_parts_are_a_rejection_with_a_reason(text: str) -> None:
 
 def test_a_message_that_would_be_too_large_becomes_several_with_the_same_rows() -> None:
     batch = made(300, 1, 200)
+    batch = replace(batch, header=replace(batch.header, watermark_ns=77))
     whole = encode(batch)
     pieces = [read(message) for message in encode_pieces(batch, len(whole.value) // 2)]
     assert len(pieces) > 2
+    assert [piece.header.watermark_ns for piece in pieces] == [None] * (len(pieces) - 1) + [77]
     assert [one for piece in pieces for one in identities(piece)] == identities(batch)
     assert pa.Table.from_batches([p.rows for p in pieces]).to_pylist() == batch.rows.to_pylist()
     with pytest.raises(ValueError, match="one row of aligned_spans is larger than 10 bytes"):

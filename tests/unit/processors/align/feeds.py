@@ -122,6 +122,17 @@ def marks(outputs: Iterable[Output]) -> Iterator[int]:
     return (o.batch.header.watermark_ns for o in outputs if o.batch.header.watermark_ns is not None)
 
 
+def marks_rise(outputs: Iterable[Output]) -> bool:
+    """True where no topic's watermark ever falls; a topic's promise says nothing of another's."""
+    latest: dict[str, int] = {}
+    for output in outputs:
+        mark = output.batch.header.watermark_ns
+        if mark is not None and mark < latest.get(output.topic, mark):
+            return False
+        latest[output.topic] = latest.get(output.topic, 0) if mark is None else mark
+    return True
+
+
 def fleet(second: float) -> int:
     """The true fleet time."""
     return host(second) + SHIFT
