@@ -150,6 +150,7 @@ def _close_burst(pair: Pair, rules: PairRules) -> None:
     taken = pair.pending[:count]
     del pair.pending[:count]
     pair.done = _moment(taken[-1])
+    decide(pair, rules, taken[0].local)  # what was due before is not decided by what comes now
     for arrival in taken:
         if isinstance(arrival, Rate):
             _change_rate(pair, arrival, rules)
