@@ -14,7 +14,7 @@ from fleetscope.store.abstract import Store
 from simulator.clocks import NS, Ints
 from simulator.fleet import FleetConfig
 from simulator.grading.fleet_time import HostTime
-from simulator.grading.shares import SILENT, RowCounts, true_windows
+from simulator.grading.shares import SILENT, RowCounts, true_windows, windows_touched
 from simulator.grading.verdicts import MISSING, WITHHELD, answers, score, true_verdicts
 from simulator.segments import integers
 from simulator.truth import Causes, Incident
@@ -90,7 +90,7 @@ def _device(sums: _Sums, given: Given, device: Causes, time: HostTime, rows: Row
     edges = np.concatenate([device.start_ns, device.start_ns[-1:] + device.slot_ns[-1:]])
     fleet = time.at(edges)
     width = given.window_ns
-    starts = np.arange(int(fleet[0]) // width, int(fleet[-1]) // width + 1, dtype=np.int64) * width
+    starts = windows_touched(fleet, width)
     true = true_windows(device, time, starts, width)
     inside = true.known >= MIN_COVERAGE
     base = int(fleet[0])

@@ -14,7 +14,7 @@ from fleetscope.store.abstract import Store
 from simulator.clocks import NS
 from simulator.fleet import FleetConfig
 from simulator.grading.fleet_time import HostTime
-from simulator.grading.shares import SILENT, RowCounts
+from simulator.grading.shares import BIN_NS, SILENT, RowCounts, windows_touched
 from simulator.truth import Truth
 
 Score = dict[str, dict[str, float | int | None]]
@@ -90,9 +90,9 @@ def planted_incidents(truth: Truth, times: dict[str, HostTime], rows: dict[str, 
 
 def losses(host: str, counts: RowCounts, time: HostTime, window_ns: int) -> list[Span]:
     """Runs of windows of which more than LOSS_SHARE of the rows can never be decoded."""
-    until = np.arange(0, len(counts.made) + 1, dtype=np.int64) * 10_000_000
+    until = np.arange(0, len(counts.made) + 1, dtype=np.int64) * BIN_NS
     fleet = time.at(until)
-    starts = np.arange(int(fleet[0]) // window_ns, int(fleet[-1]) // window_ns + 1, dtype=np.int64) * window_ns
+    starts = windows_touched(fleet, window_ns)
     base = int(fleet[0])
     low, high = (np.interp(np.asarray(starts - base + more, dtype=np.float64), (fleet - base).astype(np.float64),
                            until.astype(np.float64)) for more in (0, window_ns))

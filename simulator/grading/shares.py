@@ -59,6 +59,12 @@ def true_windows(causes: Causes, time: HostTime, start_ns: Ints, window_ns: int)
     return TrueWindows(share, np.minimum(known / window_ns, 1.0), cut)
 
 
+def windows_touched(fleet_ns: Ints, window_ns: int) -> Ints:
+    """Starts of the windows that hold one of the times or follow it, in order; time may leap between them."""
+    numbers = np.unique(fleet_ns // window_ns)
+    return np.union1d(numbers, numbers + 1) * window_ns
+
+
 def _between(edges: Floats, amounts: Floats, low: Floats, high: Floats) -> Floats:
     """Amount within [low, high), where slot i has ``amounts[i]`` spread over [edges[2i], edges[2i + 1])."""
     done = np.zeros(len(edges))

@@ -18,12 +18,17 @@ START_NS = 1_767_225_600 * NS
 SLOT_NS = NS // 10
 
 
-def host_time(late_ns: int = 0, *, err_ns: int | None = 1_000, seconds: int = 1_000) -> HostTime:
-    """A clock that shows true time and one piece that puts it ``late_ns`` after START_NS."""
-    ints = {"epoch": 0, "version": 0, "valid_from_ticks": 0, "valid_to_ticks": seconds * NS, "src0_ticks": 0,
-            "dst0_ticks": START_NS + late_ns, "rate_q32": 1 << 32}
-    table = pa.table({**{name: pa.array([value], pa.int64()) for name, value in ints.items()},
-                      "err_ns": pa.array([err_ns], pa.int64())})
+def host_time(late_ns: int = 0, *, err_ns: int | None = 1_000, seconds: int = 1_000, leap_at_ns: int | None = None,
+              leap_ns: int = 0) -> HostTime:
+    """A clock that shows true time and a piece that puts it ``late_ns`` after START_NS; a second one after a leap."""
+    until = seconds * NS
+    first = {"epoch": 0, "version": 0, "valid_from_ticks": 0, "valid_to_ticks": until, "src0_ticks": 0,
+             "dst0_ticks": START_NS + late_ns, "rate_q32": 1 << 32, "err_ns": err_ns}
+    pieces = [first]
+    if leap_at_ns is not None:
+        pieces = [{**first, "valid_to_ticks": leap_at_ns},
+                  {**first, "valid_from_ticks": leap_at_ns, "dst0_ticks": START_NS + late_ns + leap_ns}]
+    table = pa.table({name: pa.array([piece[name] for piece in pieces], pa.int64()) for name in first})
     return HostTime(Clock(RAW, NS, 0), FleetMap(table), START_NS)
 
 

@@ -11,7 +11,7 @@ from simulator.clocks import NS
 from simulator.grading.bottleneck import Given, bottleneck_score
 from simulator.grading.shares import BIN_NS, RowCounts
 from simulator.truth import Causes, Incident
-from tests.unit.simulator.grading.cases import all_rows, given, host_time, slots
+from tests.unit.simulator.grading.cases import START_NS, all_rows, given, host_time, slots
 
 TRUTH = slots({"compute_matrix": 0.6, "host_launch": 0.4}, {"memory_bandwidth": 1.0}, {"host_input": 0.8}, {})
 RIGHT = (("compute", {"compute": 0.6, "host": 0.4}), ("memory_bandwidth", {"memory_bandwidth": 1.0}),
@@ -81,6 +81,19 @@ def test_a_window_that_was_never_written_is_wrong() -> None:
 
 def test_windows_outside_the_workload_are_not_graded() -> None:
     assert graded(given(*RIGHT), seconds=2)["windows"] == 2
+
+
+def test_a_fleet_time_that_leaps_for_decades_is_graded_all_the_same() -> None:
+    decades = 50 * 365 * 86_400 * NS
+    leap = host_time(leap_at_ns=2 * NS, leap_ns=decades)
+    told = given(*RIGHT)
+    for key in list(told.windows):
+        if key[2] >= START_NS + 2 * NS:
+            told.windows[key[0], key[1], key[2] + decades] = told.windows.pop(key)
+    score = bottleneck_score(told, [TRUTH], {"a": leap}, {"a": all_rows(4)}, [], 4 * NS)
+    assert score is not None
+    # The slot in which time leaps has no place: its window is not known well enough to be graded.
+    assert (score["windows"], score["accuracy"]) == (3, 1.0)
 
 
 def test_without_true_causes_there_is_no_grade() -> None:
