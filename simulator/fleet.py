@@ -128,9 +128,13 @@ class Fleet:
                 break
         self._sink.finish(self.tallies, config.plain())
 
-    def run_causes(self) -> None:
-        """The work of the run alone: true causes go to the sink, nothing is published. Instead of `publications`."""
-        for flush_ns in range(CHUNK_NS, self.config.run_ns + CHUNK_NS, CHUNK_NS):
+    def run_causes(self, until_s: float | None = None) -> None:
+        """The work of the run (or of its beginning) alone: true causes go to the sink, nothing is published.
+
+        Instead of `publications`.
+        """
+        until_ns = self.config.run_ns if until_s is None else round(until_s * NS)
+        for flush_ns in range(CHUNK_NS, until_ns + CHUNK_NS, CHUNK_NS):
             self._advance(flush_ns)
 
     def _advance(self, flush_ns: int) -> None:

@@ -35,6 +35,8 @@ from simulator.worlds import DrivenWorld
 CHUNK_NS: Final = FLUSH_NS
 """True time between flushes."""
 _BEATS_EVERY: Final = NS // CHUNK_NS
+_MANY: Final = 50_000
+"""Spans of a device that may wait for its counters to be read."""
 
 
 S = TypeVar("S", HostSpans, DeviceSpans)
@@ -96,6 +98,9 @@ class SimulatedHost:
         self._sink = sink
         self._end_ns = end_ns
         self._seats: dict[int, Seat] = {}
+        self._eager = bool(plan.downs)
+        """Counters are read at every flush: which agent reads them, and what their link is, changes in between."""
+        self._read_ns = 0
         self._read = [Readings() for _ in range(1 + spec.devices)]
         self._device_probes, self._link_probes = _probes(scenario.clocks, clocks, peers, index, end_ns,
                                                          np.random.default_rng([seed, 5, index]))
@@ -114,6 +119,7 @@ class SimulatedHost:
         rng = np.random.default_rng([seed, 4, self._spec.index, device])
         meter = DeviceMeter(self._spec, device, world.incidents, rng)
         world.given[rank] = meter.given
+        self._eager = self._eager or not meter.steady
         self._seats[device] = Seat(world, rank, meter, RunWait(int(world.seats.rank[rank])))
 
     @property
@@ -127,8 +133,14 @@ class SimulatedHost:
         yield from self._agent.due(flush_ns)
         run = self._plan.run(flush_ns)
         begin_ns = max(flush_ns - CHUNK_NS, run.start_ns)
-        self._read_counters(flush_ns)
-        if not self._plan.running(flush_ns):
+        beat = closing or (flush_ns // CHUNK_NS) % _BEATS_EVERY == 0
+        running = self._plan.running(flush_ns)
+        for seat in self._seats.values():
+            seat.meter.take(seat.spans, seat.measured)
+        many = any(seat.meter.waiting > _MANY for seat in self._seats.values())
+        if beat or many or self._eager or not running:  # they are published with the beat
+            self._read_counters(flush_ns)
+        if not running:
             self._forgo(flush_ns)
             return
         fresh = run.number != self._run
@@ -136,7 +148,6 @@ class SimulatedHost:
             self._restart(run.epoch)
             self._run = run.number
         flush = Flush(flush_ns, self._clocks.raw.at(flush_ns))
-        beat = closing or (flush_ns // CHUNK_NS) % _BEATS_EVERY == 0
         yield from self._samples(self._links, self._link_probes, begin_ns, flush)
         if beat:
             yield from self._beat(self._links, flush, [("clock_samples", RAW, flush.ticks)], closing)
@@ -209,12 +220,12 @@ class SimulatedHost:
         return taken(spans, recorded)
 
     def _read_counters(self, flush_ns: int) -> None:
-        """Readings of the chunk, as far as there is somebody who reads."""
-        begin_ns = flush_ns - CHUNK_NS
+        """Readings since the last time, as far as there is somebody who reads."""
         read = [Readings() for _ in self._read]
         for device, seat in self._devices():
-            read[0].extend(seat.demand(begin_ns, flush_ns))
-            read[1 + device] = seat.meter.read(seat.spans, seat.measured, begin_ns, flush_ns)
+            read[0].extend(seat.demand(self._read_ns, flush_ns))
+            read[1 + device] = seat.meter.read(self._read_ns, flush_ns)
+        self._read_ns = flush_ns
         for kept, readings in zip(self._read, read, strict=True):
             heard = {at: self._plan.reads(at, flush_ns) for at in dict.fromkeys(readings.time_ns)}
             if not all(heard.values()):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import TypeVar
 
 import numpy as np
 
@@ -29,6 +31,16 @@ from simulator.topology.changes import Held
 from simulator.topology.fabric import pcie_link
 from simulator.topology.hosts import HostSpec
 
+R = TypeVar("R", DeviceSpans, Measured)
+
+
+def _joined(parts: Sequence[R]) -> R:
+    """Records of several takes, at least one, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    names = [field.name for field in fields(parts[0])]
+    return type(parts[0])(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
 
 class DeviceMeter:
     """Takes programs as they are loaded and records as they come; gives readings every chunk."""
@@ -41,6 +53,8 @@ class DeviceMeter:
         counters, self._events = rng.spawn(2)
         self._counters = DeviceCounters(host.machine, self._negotiated, counters)
         self._ledger = Ledger()
+        self._spans: list[DeviceSpans] = []
+        self._measured: list[Measured] = []
 
     def given(self, program: Program) -> None:
         """A program that the device was given."""
@@ -49,9 +63,26 @@ class DeviceMeter:
             if program.quantities is None else program.quantities[launched]
         self._ledger.give(program.queue[launched], quantities)
 
-    def read(self, spans: DeviceSpans, measured: Measured, from_ns: int, to_ns: int) -> Readings:
-        """Readings in (from, to]; ``spans`` ended then, in order of their ends, ``measured`` is of this device."""
+    @property
+    def steady(self) -> bool:
+        """Whether the device's link stays as it is; else its readings have to be taken at every flush."""
+        return not any(isinstance(one.fault, LinkDowngrade) for one in self._faults)
+
+    @property
+    def waiting(self) -> int:
+        """Spans taken and not read yet."""
+        return sum(len(spans) for spans in self._spans)
+
+    def take(self, spans: DeviceSpans, measured: Measured) -> None:
+        """What ended on the device, in order of ends, and what the core measured of it."""
+        self._spans.append(spans)
+        self._measured.append(measured)
+
+    def read(self, from_ns: int, to_ns: int) -> Readings:
+        """Readings in (from, to] of what was taken since the last call, at multiples of 100 ms."""
         self._counters.link = self._link_at(to_ns)
+        spans, measured = _joined(self._spans), _joined(self._measured)
+        self._spans, self._measured = [], []
         ran = ops(spans.start, spans.end, spans.queue, spans.flags, np.maximum(spans.bytes, 0),
                   self._ledger.take(spans.queue), self._counters.link)
         values = measured.values
