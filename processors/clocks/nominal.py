@@ -62,6 +62,11 @@ class Nominal:
         change = self._before(x)
         return (NS * PPB << 32) // (self.hz * (PPB + (change.ppb if change else 0)))
 
+    def longest_ns(self, ticks: int) -> int:
+        """How long ``ticks`` take at the slowest of the known rates, and at least at the nominal one; rounded up."""
+        slowest = min((c.ppb for c in self.changes if c.ppb < 0), default=0)
+        return -(-NS * PPB * ticks // (self.hz * (PPB + slowest)))
+
     def change(self, x: int, ppb: int) -> int:
         """The rate changes at ``x``, later than every change before; the possible error of this in ns.
 

@@ -134,12 +134,12 @@ class Pair:
     def tick_ns(self) -> int:
         """By how much a stamp may lag: a tick, or the grain of a counter that advances by several, rounded up."""
         probes, _, _, grain, regular_ns = self.grain
-        tick = -(-NS // self.source_hz)
+        tick = self.nominal.longest_ns(1)
         if probes < 4 or grain <= 1:
             return tick
-        grain_ns = -(-NS * grain // self.source_hz)
+        coarse = self.nominal.longest_ns(grain)
         # Probes as regular as the stamps show their own rhythm, not the counter's.
-        return grain_ns if regular_ns * 2 < grain_ns else tick
+        return coarse if regular_ns * 2 < coarse else tick
 
     def note(self, reason: str, x: int, local: int) -> None:
         """Count what happened, and keep it as an event."""
