@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from fleetscope.contracts.topics import (
     ALIGNED_TOPICS,
+    CAUSALITY_TOPIC,
     COVERAGE_TOPIC,
     DEAD_LETTERS_TOPIC,
     FLEET_SEGMENTS,
@@ -30,6 +31,7 @@ from fleetscope.settings import PipelineSettings
 from fleetscope.step import Step
 from processors.align.step import AlignStep
 from processors.bottleneck.step import BottleneckStep
+from processors.causality.step import CausalityStep
 from processors.clocks.fleet import FleetClockStep
 from processors.clocks.pair import PairRules
 from processors.windows.step import WindowsStep
@@ -71,6 +73,7 @@ STEPS: Final = (
              "every row gets its fleet time and an error bound, once"),
     StepSpec("windows", windows_step, "every nanosecond of a device's window in exactly one state"),
     StepSpec("bottleneck", lambda s: BottleneckStep(), "what limits each window, with its share and limits"),
+    StepSpec("causality", lambda s: CausalityStep(), "what happened in an order that the clocks' bounds exclude"),
 )
 
 _SPANS: Final = "aligned.spans"
@@ -82,8 +85,8 @@ WRITES: Final = (
     WriteSpec("write-results", {
         SEGMENTS_TOPIC.name: Target("segments", "target_clock != 'fleet'"),
         FLEET_SEGMENTS.name: Target("segments", "target_clock = 'fleet'"),
-        **{t.name: Target(t.name) for t in (WINDOWS_TOPIC, VERDICTS_TOPIC, INCIDENTS_TOPIC, COVERAGE_TOPIC,
-                                            DEAD_LETTERS_TOPIC, TELEMETRY_TOPIC)},
+        **{t.name: Target(t.name) for t in (WINDOWS_TOPIC, VERDICTS_TOPIC, INCIDENTS_TOPIC, CAUSALITY_TOPIC,
+                                            COVERAGE_TOPIC, DEAD_LETTERS_TOPIC, TELEMETRY_TOPIC)},
     }),
 )
 

@@ -199,6 +199,40 @@ INCIDENTS: Final = Contract(
     "Something wrong with a start and an end.", time_column="start_ns",
 )
 
+
+def _event(side: str) -> tuple[Column, ...]:
+    """Columns of one of two events: where, when, and the identity of its row."""
+    return (
+        Column(f"{side}_clock", SYMBOL, f"clock of the {side}"),
+        Column(f"{side}_device", SYMBOL, "its device; null: the host", nullable=True),
+        Column(f"{side}_track", SYMBOL, "its track"),
+        Column(f"{side}_name", SYMBOL, "its name"),
+        Column(f"{side}_time_ns", INT, "its fleet time", "ns since 1970"),
+        Column(f"{side}_err_ns", INT, "bound on it", "ns", minimum=0),
+        Column(f"{side}_producer", SYMBOL, "identity of its span: producer"),
+        Column(f"{side}_epoch", INT, "its epoch"),
+        Column(f"{side}_sequence", INT, "its number", minimum=0),
+        Column(f"{side}_row", INT, "its row", minimum=0),
+    )
+
+
+CAUSALITY_VIOLATIONS: Final = Contract(
+    "causality_violations", 1,
+    (
+        Column("host", SYMBOL, "host"),
+        Column("rule", SYMBOL, "submission: work starts before its submission ended; completion: a host span that "
+               "waited for work ends before the work"),
+        Column("time_ns", INT, "when the effect happened", "ns since 1970"),
+        Column("process_id", INT, "process of both"),
+        Column("correlation_id", INT, "id that joins them"),
+        Column("inversion_ns", INT, "by how much the cause is later than the effect", "ns", minimum=1),
+        Column("beyond_ns", INT, "what of it the bounds of both cannot explain", "ns", minimum=1),
+        *_event("cause"), *_event("effect"),
+    ),
+    "Two events in an order that cannot be, whatever the clocks show within their bounds: a wrong correlation, or a "
+    "clock that broke what is assumed of it.", time_column="time_ns",
+)
+
 COVERAGE: Final = Contract(
     "coverage", 1,
     (
@@ -250,6 +284,6 @@ TELEMETRY: Final = Contract(
 
 ALIGNED: Final = (ALIGNED_SPANS, ALIGNED_COUNTERS, ALIGNED_PROFILES, ALIGNED_INVENTORY, ALIGNED_MARKS,
                   ALIGNED_HEARTBEATS)
-DERIVED: Final = (SEGMENTS, WINDOWS, VERDICTS, INCIDENTS, COVERAGE, DEAD_LETTERS, TELEMETRY)
+DERIVED: Final = (SEGMENTS, WINDOWS, VERDICTS, INCIDENTS, CAUSALITY_VIOLATIONS, COVERAGE, DEAD_LETTERS, TELEMETRY)
 REQUESTS: Final = (LATE_WINDOWS,)
 """What steps ask of each other: not stored."""

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from fleetscope.contracts.derived import (
     ALIGNED,
+    CAUSALITY_VIOLATIONS,
     COVERAGE,
     DEAD_LETTERS,
     INCIDENTS,
@@ -47,6 +48,8 @@ WINDOWS_TOPIC: Final = Topic("windows", (WINDOWS.name,), retention_hours=72, doc
 LATE_WINDOWS_TOPIC: Final = Topic("late_windows", (LATE_WINDOWS.name,), retention_hours=72, doc=LATE_WINDOWS.doc)
 VERDICTS_TOPIC: Final = Topic("verdicts", (VERDICTS.name,), retention_hours=72, doc=VERDICTS.doc)
 INCIDENTS_TOPIC: Final = Topic("incidents", (INCIDENTS.name,), retention_hours=72, doc=INCIDENTS.doc)
+CAUSALITY_TOPIC: Final = Topic(CAUSALITY_VIOLATIONS.name, (CAUSALITY_VIOLATIONS.name,), retention_hours=72,
+                               doc=CAUSALITY_VIOLATIONS.doc)
 COVERAGE_TOPIC: Final = Topic("coverage", (COVERAGE.name,), retention_hours=48, doc=COVERAGE.doc)
 DEAD_LETTERS_TOPIC: Final = Topic("dead_letters", (DEAD_LETTERS.name,), partitions=1, retention_hours=168,
                                   doc=DEAD_LETTERS.doc)
@@ -55,6 +58,6 @@ SNAPSHOTS: Final = Topic("snapshots", (), cleanup="compact", max_message_bytes=1
                          doc="State of every step, keyed step/partition.")
 
 TOPICS: Final = (*RAW_TOPICS.values(), CLOCK_LINKS, *ALIGNED_TOPICS.values(), SEGMENTS_TOPIC, FLEET_SEGMENTS,
-                 WINDOWS_TOPIC, LATE_WINDOWS_TOPIC, VERDICTS_TOPIC, INCIDENTS_TOPIC, COVERAGE_TOPIC,
-                 DEAD_LETTERS_TOPIC, TELEMETRY_TOPIC, SNAPSHOTS)
+                 WINDOWS_TOPIC, LATE_WINDOWS_TOPIC, VERDICTS_TOPIC, INCIDENTS_TOPIC, CAUSALITY_TOPIC,
+                 COVERAGE_TOPIC, DEAD_LETTERS_TOPIC, TELEMETRY_TOPIC, SNAPSHOTS)
 BY_NAME: Final = {t.name: t for t in TOPICS}

@@ -31,6 +31,8 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "incidents": ("host", "device", "kind", "start_ns"),
     "segments": ("host", "clock", "target_host", "target_clock", "epoch", "valid_from_ticks", "version"),
     "coverage": ("host", "source", "source_epoch", "contract", "to_ns"),
+    "causality_violations": ("host", "rule", "cause_producer", "cause_epoch", "cause_sequence", "cause_row",
+                             "effect_producer", "effect_epoch", "effect_sequence", "effect_row"),
 }
 """What tells rows apart in the store; rows of contracts that are not named here by (producer, epoch, contract,
 sequence, row), which must then come out once only."""
