@@ -22,7 +22,7 @@ from simulator.engine.world import Readings as Measured
 from simulator.faults.counters import CounterFaults
 from simulator.faults.plan import FLUSH_NS, HostPlan, begin_ns
 from simulator.faults.settings import Clocks, Collection, Latency
-from simulator.inventory import inventory_rows, mark_rows
+from simulator.inventory import inventory_rows, link_rows, mark_rows
 from simulator.meters import DeviceMeter
 from simulator.probes import Path, Probe, phase, sample_rows
 from simulator.producer import Flush, Producer, Publication
@@ -153,8 +153,13 @@ class SimulatedHost:
             yield from self._beat(self._links, flush, [("clock_samples", RAW, flush.ticks)], closing)
         yield from self._samples(self._agent, self._device_probes, begin_ns, flush, self._rates)
         if fresh:
-            rows = inventory_rows(self._scenario, self._spec, self._clocks, begin_ns)
+            links = {device: seat.meter.link_at(begin_ns) for device, seat in self._devices()}
+            rows = inventory_rows(self._scenario, self._spec, self._clocks, begin_ns, links)
             yield from self._agent.publish("inventory", RAW, rows, flush)
+        anew = {device: seat.meter.link_at(flush_ns) for device, seat in self._devices()
+                if seat.meter.link_at(flush_ns) != seat.meter.link_at(begin_ns)}
+        if anew:
+            yield from self._agent.publish("inventory", RAW, link_rows(self._spec, self._clocks, flush_ns, anew), flush)
         yield from self._spans(flush)
         if beat:  # counters are quiet: they wait for the beat, spans do not
             yield from self._counters(flush)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -12,20 +12,29 @@ from fleetscope.contracts.raw import INVENTORY, MARKS
 from simulator.clocks import NS, HostClocks
 from simulator.counters.descriptors import all_descriptors
 from simulator.machine import Machine
+from simulator.physics.pcie import Link
 from simulator.scenario import Scenario
 from simulator.topology.hosts import HostSpec
 
 Row = dict[str, object]
 
 
-def inventory_rows(scenario: Scenario, host: HostSpec, clocks: HostClocks, tau_ns: int) -> pa.RecordBatch:
-    """Everything the host has, read at τ on its reference clock."""
+def inventory_rows(scenario: Scenario, host: HostSpec, clocks: HostClocks, tau_ns: int, links: Mapping[int, Link]) \
+        -> pa.RecordBatch:
+    """Everything the host has, read at τ on its reference clock; ``links``: of each device, as negotiated then."""
     rows = [*_host(scenario, host), *_fabric(host), *_counters(host)]
     for index, clock in enumerate(clocks.devices):
         rows += _device(host, index, clock.name, clock.hz, clock.bits)
-        rows += _link(host, index, clock.name)
+        rows += _link(host, index, clock.name, links[index])
     ticks = clocks.raw.at(tau_ns)
     return from_rows(INVENTORY, [{"time_ticks": ticks, **row} for row in rows])
+
+
+def link_rows(host: HostSpec, clocks: HostClocks, tau_ns: int, links: Mapping[int, Link]) -> pa.RecordBatch:
+    """Links that have negotiated anew, read at τ."""
+    ticks = clocks.raw.at(tau_ns)
+    return from_rows(INVENTORY, [{"time_ticks": ticks, **row} for device, link in sorted(links.items())
+                                 for row in _link(host, device, clocks.devices[device].name, link)])
 
 
 def mark_rows(scenario: Scenario, host: HostSpec, clocks: HostClocks, from_ns: int, to_ns: int, *,
@@ -119,9 +128,9 @@ def _peaks(m: Machine, device: str) -> Iterator[Row]:
         yield _row("peak", device, "fabric_bytes_per_s", m.fabric_bytes_per_s, "B/s")
 
 
-def _link(host: HostSpec, index: int, device: str) -> Iterator[Row]:
+def _link(host: HostSpec, index: int, device: str, negotiated: Link) -> Iterator[Row]:
     link = host.tree.links[host.tree.paths[index][0]]
-    for attribute, value, unit in (*_speeds(link.lanes, link.gt_s, link.max_lanes, link.max_gt_s),
+    for attribute, value, unit in (*_speeds(negotiated.lanes, negotiated.gt_s, link.max_lanes, link.max_gt_s),
                                    ("mps_bytes", float(host.mps_bytes), "B"),
                                    ("mrrs_bytes", float(host.mrrs_bytes), "B")):
         yield _row("link", f"{device}/pcie", attribute, value, unit, device)

@@ -80,7 +80,7 @@ class DeviceMeter:
 
     def read(self, from_ns: int, to_ns: int) -> Readings:
         """Readings in (from, to] of what was taken since the last call, at multiples of 100 ms."""
-        self._counters.link = self._link_at(to_ns)
+        self._counters.link = self.link_at(to_ns)
         spans, measured = _joined(self._spans), _joined(self._measured)
         self._spans, self._measured = [], []
         ran = ops(spans.start, spans.end, spans.queue, spans.flags, np.maximum(spans.bytes, 0),
@@ -91,7 +91,7 @@ class DeviceMeter:
                         values[:, FABRIC_BYTES])
         return self._counters.read(ran, series, self._errors(spans, from_ns, to_ns), to_ns)
 
-    def _link_at(self, at_ns: int) -> Link:
+    def link_at(self, at_ns: int) -> Link:
         """The device's link as negotiated at a time."""
         link = self._negotiated
         for one in self._faults:

@@ -82,3 +82,16 @@ def test_peaks_are_stated_only_where_the_vendor_publishes_them_and_topology_alwa
         assert any(row["kind"] == "peak" for row in rows) is expected
         parents = {(row["kind"], row["component"]): row["parent"] for row in rows if row["parent"]}
         assert (parents["device", "dev0"], parents["link", "rp0"]) == ("rp0", "numa0")
+
+
+def test_a_link_that_negotiates_anew_is_stated_again_with_what_it_could_do() -> None:
+    settings = config("link-downgrade", hosts=1, devices=2, seconds=1.5, drain_seconds=0.0)
+    stated = [(row["component"], row["attribute"], row["number"]) for batch in batches(run(settings))
+              if batch.header.contract == "inventory" for row in batch.rows.to_pylist()
+              if row["attribute"] in ("width_lanes", "max_width_lanes", "speed_gt_s")]
+    of_device = {(name, attribute): [value for n, a, value in stated if (n, a) == (name, attribute)]
+                 for name, attribute, _ in stated}
+    assert of_device["dev0/pcie", "width_lanes"][:2] == [8, 1]
+    assert of_device["dev0/pcie", "speed_gt_s"][:2] == [16, 8]
+    assert set(of_device["dev0/pcie", "max_width_lanes"]) == {8}
+    assert of_device["dev1/pcie", "width_lanes"] == [8]
