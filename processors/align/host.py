@@ -18,7 +18,8 @@ from processors.clocks.segments import Segment, SegmentMap
 class LocalClock:
     """A clock of the host other than its reference clock, with the pair's fit and the map that came of it.
 
-    ``producer`` measures it; ``closed``: it said that it measures no more; ``sealed``: the map was ended for that.
+    ``producer``, in its ``epoch``, measures it; ``closed``: it said that it measures no more; ``sealed``: the map was
+    ended for that.
     """
 
     pair: Pair
@@ -26,6 +27,12 @@ class LocalClock:
     map: SegmentMap = field(default_factory=SegmentMap)
     closed: bool = False
     sealed: bool = False
+    epoch: int = 0
+
+    def wraps_at(self, bits: int) -> None:
+        """Its counter has so many bits."""
+        self.pair.bits = bits
+        self.map.count_bits(bits)
 
     def reopen(self) -> None:
         """Its producer measures again."""
@@ -50,6 +57,8 @@ class Host:
     """Pieces of a heartbeat that is not whole yet; a message is taken whole, so this is empty at every snapshot."""
     sequences: dict[str, int] = field(default_factory=dict)
     """Next sequence of derived topics."""
+    bits: dict[str, int] = field(default_factory=dict)
+    """Width of the counters that the inventory states."""
     samples_through: int | None = None
     bad_samples: int = 0
     gathering: int = 0
@@ -72,10 +81,11 @@ class Host:
         return {
             "name": self.name, "ledger": self.ledger.to_plain(), "progress": self.progress.plain(),
             "clocks": {k: [c.pair.plain(), c.producer, [s.plain() for s in c.map.segments], c.closed,
-                           c.sealed]
+                           c.sealed, c.epoch]
                        for k, c in self.clocks.items()},
             "waiting": [[o.topic, o.partition, o.offset, rows] for o, rows in sorted(waiting.items(), key=_by_origin)],
             "sequences": self.sequences, "samples_through": self.samples_through, "bad_samples": self.bad_samples,
+            "bits": self.bits,
         }
 
     @classmethod
@@ -83,10 +93,11 @@ class Host:
         """From ``plain``; ``fleet`` is filled from its own topic."""
         host = cls(data["name"], fleet, Ledger.from_plain(data["ledger"]),
                    progress=Progress.of_plain(data["progress"]), sequences=data["sequences"],
-                   samples_through=data["samples_through"], bad_samples=data["bad_samples"])
-        for name, (pair, producer, segments, closed, sealed) in data["clocks"].items():
-            host.clocks[name] = LocalClock(Pair.of_plain(pair), producer,
-                                           SegmentMap(Segment.of_plain(s) for s in segments), closed, sealed)
+                   samples_through=data["samples_through"], bad_samples=data["bad_samples"], bits=data["bits"])
+        for name, (plain, producer, segments, closed, sealed, epoch) in data["clocks"].items():
+            pair = Pair.of_plain(plain)
+            made = SegmentMap((Segment.of_plain(s) for s in segments), pair.bits)
+            host.clocks[name] = LocalClock(pair, producer, made, closed, sealed, epoch)
         for topic, partition, offset, rows in data["waiting"]:
             host.reread[Origin(topic, partition, offset)] = [(a, b) for a, b in rows]
         return host

@@ -10,8 +10,8 @@ from fleetscope.contracts.batch import Batch, StreamKey
 from processors.align.host import Host, LocalClock
 from processors.align.progress import END
 from processors.clocks.compose import beyond
-from processors.clocks.pair import Pair, PairRules, add_probes, advance, finish
-from processors.clocks.probes import NS, Exchange, assumptions_for, exchanges, remote_to_local
+from processors.clocks.pair import Pair, PairRules, add_probes, advance, change_frequency, finish, restart
+from processors.clocks.probes import NS, Pairing, arrivals, assumptions_for
 from processors.clocks.segments import Segment
 
 RAW_CLOCK: Final = "monotonic_raw"
@@ -25,15 +25,31 @@ class Measuring:
     patience_s: float
 
     def take(self, host: Host, batch: Batch) -> None:
-        """Exchanges with clocks of the host itself; others are counted."""
-        found, bad = exchanges(batch.rows, batch.header.flushed_ticks)
+        """Samples of clocks of the host itself; others are counted."""
+        found, bad = arrivals(batch.rows, batch.header.flushed_ticks)
         host.bad_samples += bad
-        for exchange in found:
-            clock = self._clock(host, batch, exchange)
+        for pairing, measured in found.items():
+            clock = self._clock(host, batch, pairing, measured[-1].local)
             if clock is None:
-                host.bad_samples += 1
-            else:
-                add_probes(clock.pair, [remote_to_local(exchange)], self._rules(exchange.remote_clock))
+                host.bad_samples += len(measured)
+                continue
+            rules = self._rules(pairing.remote_clock)
+            if clock.pair.source_hz != pairing.remote_hz:
+                change_frequency(clock.pair, pairing.remote_hz, rules)
+            if batch.header.epoch > clock.epoch:
+                clock.epoch = batch.header.epoch
+                if clock.pair.done is not None and measured[0].local <= clock.pair.done:
+                    restart(clock.pair, rules)  # its producer and the clock that it measures with began again
+            add_probes(clock.pair, measured, rules)
+
+    def learn(self, host: Host, batch: Batch) -> None:
+        """How many bits the counters of the host have, by its inventory."""
+        names = ("kind", "attribute", "component", "number")
+        for kind, attribute, name, bits in zip(*(batch.rows.column(n).to_pylist() for n in names), strict=True):
+            if kind == "clock" and attribute == "bits" and bits is not None and 8 <= bits <= 64:
+                host.bits[name] = int(bits)
+                if name in host.clocks:
+                    host.clocks[name].wraps_at(int(bits))
 
     def advance(self, host: Host) -> None:
         """What the producers promised of their samples, as far as those came."""
@@ -66,13 +82,16 @@ class Measuring:
                 clock.map.extend(ready)
                 yield name, ready
 
-    def _clock(self, host: Host, batch: Batch, exchange: Exchange) -> LocalClock | None:
-        if exchange.local_clock != RAW_CLOCK or exchange.remote_host not in (None, host.name):
+    def _clock(self, host: Host, batch: Batch, pairing: Pairing, at: int) -> LocalClock | None:
+        if pairing.local_clock != RAW_CLOCK or pairing.remote_host not in (None, host.name):
             return None
-        clock = host.clocks.get(exchange.remote_clock)
+        name = pairing.remote_clock
+        clock = host.clocks.get(name)
         if clock is None:
-            clock = host.clocks[exchange.remote_clock] = LocalClock(Pair(exchange.remote_hz), batch.header.producer)
-        elif clock.producer != batch.header.producer and not self._taken_over(clock, batch, exchange.after):
+            made = LocalClock(Pair(pairing.remote_hz), batch.header.producer, epoch=batch.header.epoch)
+            made.wraps_at(host.bits.get(name, 64))
+            return host.clocks.setdefault(name, made)
+        if clock.producer != batch.header.producer and not self._taken_over(clock, batch, at):
             return None
         return clock
 
@@ -81,7 +100,7 @@ class Measuring:
         latest = clock.pair.burst or (clock.pair.nodes[-1] if clock.pair.nodes else None)
         if not clock.closed and latest is not None and at - latest.local <= self.rules.limit_s * NS:
             return False
-        clock.producer = batch.header.producer
+        clock.producer, clock.epoch = batch.header.producer, batch.header.epoch
         clock.reopen()
         return True
 

@@ -39,7 +39,7 @@ from processors.clocks.fixed import ONE_Q32
 from processors.clocks.pair import PairRules
 from processors.clocks.segments import Segment, SegmentMap, segments_of
 
-VERSION: Final = 1
+VERSION: Final = 2
 NS: Final = 1_000_000_000
 KEEP_NS: Final = 60 * NS
 FOREIGN_NS: Final = 300 * NS
@@ -193,6 +193,8 @@ class AlignStep:
                 self._measuring().take(host, part)
             else:
                 self._wait(host, part)
+                if header.contract == "inventory":
+                    self._measuring().learn(host, part)
                 if header.contract == "heartbeats":
                     host.beats.append(part)
         if header.contract == "heartbeats" and header.sequence not in host.ledger.partial(header.stream):

@@ -73,7 +73,7 @@ def bounds(nodes: Sequence[Node], t: int, source_hz: int, assumptions: Assumptio
     """(base, low, high): at source tick ``t`` the target is in [base + low, base + high] ns.
 
     ``base`` is an integer near the target's value, so that the floats are small. low > high means that the nodes
-    contradict the assumptions.
+    contradict the assumptions. Nominal times are rounded down to the ns: nodes have to allow for it in ``lo``.
     """
     nominal = [n.x * 1_000_000_000 // source_hz for n in nodes]
     return bounds_of(table(nominal, nodes), t * 1_000_000_000 // source_hz, assumptions)

@@ -169,6 +169,11 @@ class SegmentMap:
         self._runs: list[_Run] | None = None
         self.extend(segments)
 
+    def count_bits(self, bits: int) -> None:
+        """The source is a counter of so many bits."""
+        self.bits = bits
+        self._runs = None
+
     def extend(self, segments: Iterable[Segment]) -> None:
         """Append newer segments."""
         self.segments.extend(segments)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from processors.clocks.hull import OPEN, Assumptions, Ints, Node, bounds_of, table
-from processors.clocks.nominal import NS, Change, Nominal
+from processors.clocks.nominal import Change, Nominal
 from processors.clocks.segments import Segment
 
 KEPT_EVENTS: Final = 64
