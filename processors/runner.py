@@ -29,10 +29,12 @@ from processors.writer import Writer
 
 log = logging.getLogger(__name__)
 
-POLL_S: Final = 0.1
+POLL_S: Final = 0.25
 FAILURES_S: Final = 120.0
 BACKOFF_S: Final = 1.0
 TIDY_S: Final = 5.0
+SETTLED_S: Final = 0.25
+"""Longer than what a worker knows of its lag may be old."""
 TELEMETRY_S: Final = 5.0
 
 
@@ -54,7 +56,12 @@ class Slot:
     name: str
     make: Callable[[], Unit]
     unit: Unit | None = None
+    ending: bool = False
     failures: list[float] = field(default_factory=list)
+
+    def ended(self) -> bool:
+        """Whether the step that runs here was told that the input is over, and its rest is published."""
+        return isinstance(self.unit, Worker) and self.unit.ended
 
 
 @dataclass
@@ -120,13 +127,41 @@ class Pipeline:
     def wait_drained(self, idle_s: float, timeout_s: float) -> bool:
         """Wait until every unit has had nothing to do and holds nothing for ``idle_s``; False after ``timeout_s``."""
         deadline = self.clock.monotonic_s() + timeout_s
-        while self.clock.monotonic_s() < deadline:
+        return self._wait(lambda: self.drained(idle_s), deadline)
+
+    def finish(self, idle_s: float, timeout_s: float) -> bool:
+        """The input is over: what waits for more of it goes out, step by step in the order of the flow. Then as
+        ``wait_drained``. For runs that end, such as captures; a service waits for what is still to come."""
+        deadline = self.clock.monotonic_s() + timeout_s
+        for slot in self._slots:
+            if not isinstance(slot.unit, Worker):
+                continue
+            if not self._wait(lambda: self._settled(min(idle_s, SETTLED_S)), deadline):
+                return False
+            slot.ending = True
+            if not self._wait(slot.ended, deadline):
+                return False
+        return self.wait_drained(idle_s, max(deadline - self.clock.monotonic_s(), 0.0))
+
+    def _wait(self, true: Callable[[], bool], deadline_s: float) -> bool:
+        """Until ``true``; False at the deadline. Raises what stopped a unit."""
+        while not true():
             if self.error is not None:
                 raise self.error
-            if self.drained(idle_s):
-                return True
-            self._stop.wait(0.05)
-        return False
+            if self.clock.monotonic_s() >= deadline_s:
+                return False
+            self._stop.wait(0.02)
+        return True
+
+    def _settled(self, idle_s: float) -> bool:
+        """True when every unit has had nothing to do for ``idle_s``, whatever it holds."""
+        now = self.clock.monotonic_s()
+        for slot in self._slots:
+            unit = slot.unit
+            since = unit.settled_since if isinstance(unit, Worker) else None if unit is None else unit.idle_since
+            if since is None or now - since < idle_s:
+                return False
+        return True
 
     def drained(self, idle_s: float) -> bool:
         """True when every unit has been idle, holding nothing, for ``idle_s``."""
@@ -177,6 +212,8 @@ class Pipeline:
         try:
             if slot.unit is None:
                 slot.unit = slot.make()
+            if slot.ending and isinstance(slot.unit, Worker):
+                slot.unit.ending = True
             slot.unit.round(POLL_S)
             return
         except FencedError as error:

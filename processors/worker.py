@@ -29,6 +29,8 @@ COMMIT_BYTES: Final = 2 * 1024 * 1024
 QUEUED_BYTES: Final = 8 * 1024 * 1024
 MERGE_WAIT_S: Final = 1.0
 LAG_S: Final = 0.2
+TURN_S: Final = 0.25
+SHORT_POLL_S: Final = 0.05
 
 
 @runtime_checkable
@@ -91,6 +93,7 @@ class Worker:
         self._producer: TransactionalProducer = stream.transactional_producer(f"{step.name}-{instance}")
         self._open = False
         self._open_bytes = 0
+        self._worked = False
         self._committed_at = self._clock.monotonic_s()
         self._reader: Reader | None = None
         self._lag: dict[TopicPartition, int] = {}
@@ -100,28 +103,51 @@ class Worker:
         self._consumer: Consumer = stream.consumer(step.name, step.inputs, on_assigned=self._assigned,
                                                    on_revoked=self._revoked)
         self.idle_since: float | None = None
+        self.settled_since: float | None = None
+        """As ``idle_since``, but rows may wait for what never comes."""
+        self.ending = False
+        """Whoever runs it says that no input comes any more: once settled, every state is asked for its rest."""
+        self.ended = False
 
     def round(self, timeout_s: float) -> bool:
         """One turn; True if anything was done."""
         busy = self._broadcast()
-        messages = self._consumer.poll(2_000, 0.0 if busy or self._pending() else timeout_s)
+        # after work only a short look for more: what was done waits to be committed
+        wait_s = min(timeout_s, SHORT_POLL_S) if self._worked or self._open else timeout_s
+        messages = self._consumer.poll(2_000, 0.0 if busy or self._pending() else wait_s)
         for message in messages:
             self._enqueue(message)
         busy |= bool(messages)
         if busy:
-            self.idle_since = None  # at once: a long turn must not look idle to whoever waits for the end
+            self._stir()  # at once: a long turn must not look idle to whoever waits for the end
         for task in list(self._tasks.values()):
             busy |= self._work(task)
             self._throttle(task)
         quiet = not busy
+        self._worked = busy
         if quiet:
             busy = self._gathered()
         now = self._clock.monotonic_s()
         if self._open and (quiet or self._due()):
             self.commit()
-        idle = not busy and not self._open and not self._pending() and self._at_end() and not self._holding()
-        self.idle_since = (self.idle_since or now) if idle else None
+        settled = not busy and not self._open and not self._pending() and self._at_end()
+        if settled and self.ending and not self.ended:
+            self._end()
+            settled = False
+        self.settled_since = (self.settled_since or now) if settled else None
+        self.idle_since = (self.idle_since or now) if settled and not self._holding() else None
         return busy
+
+    def _stir(self) -> None:
+        self.idle_since = self.settled_since = None
+
+    def _end(self) -> None:
+        """Publish what still waits in every partition's state."""
+        for task in self._tasks.values():
+            task.dirty = True
+            self._publish(self.step.on_end(task.state))
+        self.commit()
+        self.ended = True
 
     def _gathered(self) -> bool:
         """Publish what waited for more rows; True where there was something."""
@@ -257,14 +283,16 @@ class Worker:
         task.queued_bytes[message.topic] += size
 
     def _work(self, task: Task) -> bool:
-        """Take queued messages in the order of broker time, up to where a lagging topic could still bring earlier."""
+        """Take queued messages in the order of broker time, up to where a lagging topic could still bring earlier; not
+        for long, since broadcast topics may have news that lets others go on."""
         done = False
+        until = self._clock.monotonic_s() + TURN_S
         while (head := self._head(task)) is not None:
             message = task.queues[head].popleft()
             task.queued_bytes[head] -= len(message.value or b"")
             self._take(task, message)
             done = True
-            if self._due():
+            if self._due() or self._clock.monotonic_s() >= until:
                 break
         return done
 
@@ -320,9 +348,8 @@ class Worker:
         return not any(self._lag.values())
 
     def _starving(self, task: Task) -> bool:
-        if not isinstance(self.step, CanStarve):
-            return False
-        return task.held_bytes > self._held_bytes and self.step.starved(task.state)
+        return (task.held_bytes > self._held_bytes and isinstance(self.step, CanStarve)
+                and self.step.starved(task.state))
 
     def _take(self, task: Task, message: Message) -> None:
         at = TopicPartition(message.topic, message.partition)
@@ -361,7 +388,7 @@ class Worker:
         done = False
         while self._reader is not None and (messages := self._reader.poll(500, 0.0)):
             done = True
-            self.idle_since = None
+            self._stir()
             for message in messages:
                 try:
                     batch = decoded(message)

@@ -36,6 +36,7 @@ RETRIES: Final = 6
 MAX_QUEUED_ROWS: Final = 250_000
 POLL_MESSAGES: Final = 32
 LAG_S: Final = 0.2
+HOLDING_POLL_S: Final = 0.1
 _ALIGNED: Final = ("host", "producer", "epoch", "sequence", "row")
 IDENTITY: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys((c.name.removeprefix("aligned_") for c in ALIGNED), _ALIGNED),
@@ -114,7 +115,7 @@ class Writer:
 
     def round(self, timeout_s: float) -> bool:
         """One turn; True if anything was done."""
-        messages = self._consumer.poll(POLL_MESSAGES, timeout_s)
+        messages = self._consumer.poll(POLL_MESSAGES, min(timeout_s, HOLDING_POLL_S) if self._holding() else timeout_s)
         busy = bool(messages)
         if busy:
             self._ended = False

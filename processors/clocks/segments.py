@@ -9,7 +9,7 @@ after it was stamped.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Final, Literal, Self
 
@@ -56,12 +56,15 @@ class Segment:
 
     def plain(self) -> list[int | str | None]:
         """As JSON has it."""
-        return list(astuple(self))
+        return [getattr(self, name) for name in _FIELDS]
 
     @classmethod
     def of_plain(cls, values: list[int | str | None]) -> Self:
         """From ``plain``."""
         return cls(*values)  # type: ignore[arg-type]
+
+
+_FIELDS: Final = tuple(f.name for f in fields(Segment))
 
 
 def segment_rows(host: str, clock: str, target_host: str, target_clock: str, segments: list[Segment]) -> pa.RecordBatch:
