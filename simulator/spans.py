@@ -26,6 +26,7 @@ STREAMS: Final = ("compute", "vector", "copy", "copy_back", "collective")
 """By queue."""
 FIRST_PROCESS: Final = 4_000
 """Process that drives device d of a host is this plus d."""
+_SYMBOL: Final = pa.dictionary(pa.int32(), pa.string())
 _SUBMIT: Final = NAME["submit"]
 _REQUEST_SHIFT: Final = 40
 """A request of the fleet is its replica shifted by this, plus its number in the replica."""
@@ -81,11 +82,6 @@ def device_rows(spans: DeviceSpans, seats: Seats, clock: Clock, device: str) -> 
     return record_batch(SPANS, rows, count)
 
 
-def of_rank(spans: DeviceSpans, rank: int) -> DeviceSpans:
-    """The rows of one rank."""
-    return taken(spans, np.flatnonzero(spans.rank == rank))
-
-
 def taken(spans: S, index: NDArray[Any]) -> S:
     """Rows by index or mask."""
     return type(spans)(*(getattr(spans, field.name)[index] for field in fields(spans)))
@@ -100,13 +96,19 @@ def _track(queue: Ints, flags: Ints) -> Ints:
 
 def _who(parts: Sequence[tuple[HostSpans | DeviceSpans, Seats]]) -> dict[str, pa.Array]:
     """Process, job, rank, team and request of the rows of all parts."""
+    count = sum(len(spans) for spans, _ in parts)
     pairs = sorted({pair for _, seats in parts for pair in seats.jobs})
-    code = {pair: index for index, pair in enumerate(pairs)}
-    job = _joined([np.array([code[pair] for pair in seats.jobs])[seats.job][spans.rank] for spans, seats in parts])
+    if len(pairs) == 1:
+        (name, team), = pairs
+        who = {"job": constant_symbol(name, count), "team": constant_symbol(team, count)}
+    else:
+        code = {pair: index for index, pair in enumerate(pairs)}
+        job = _joined([np.array([code[pair] for pair in seats.jobs])[seats.job][spans.rank] for spans, seats in parts])
+        who = {"job": _symbols(job, [name for name, _ in pairs]), "team": _symbols(job, [team for _, team in pairs])}
     return {
+        **who,
         "process_id": pa.array(_joined([seats.process[spans.rank] for spans, seats in parts])),
         "rank": pa.array(_joined([seats.rank[spans.rank] for spans, seats in parts])),
-        "job": _symbols(job, [name for name, _ in pairs]), "team": _symbols(job, [team for _, team in pairs]),
         "request_id": _requests(_joined([spans.request for spans, _ in parts]),
                                 _joined([seats.replica[spans.rank] for spans, seats in parts])),
     }
@@ -136,6 +138,8 @@ def _symbols(codes: Ints, words: Sequence[str]) -> pa.Array:
 def _requests(request: Ints, replica: Ints) -> pa.Array:
     """``req-<replica>-<number>``; rows of one request mostly follow each other, so words are looked up by run."""
     count = len(request)
+    if (request < 0).all():
+        return pa.nulls(count, _SYMBOL)
     codes = np.where(request < 0, -1, (replica << _REQUEST_SHIFT) | request)
     heads = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]])) if count else np.zeros(0, np.int64)
     known, inverse = np.unique(codes[heads], return_inverse=True)
