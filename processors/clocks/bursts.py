@@ -83,21 +83,26 @@ def merged(pair: Pair, probes: list[Node], rules: PairRules) -> tuple[Node, int]
 
 
 def _intersection(pair: Pair, probes: list[Node], rules: PairRules) -> Node | None:
-    tight = min(probes, key=lambda p: p.hi - p.lo)
+    tight = min(probes, key=_width)
     if len(probes) == 1:
         return tight
     x, lo, hi, local, at = tight
     rho, time = rules.assumptions.rho, pair.nominal.time
+    counts_ns = pair.source_hz == NS and not pair.nominal.changes
     here = time(x)
     for probe in probes:
         if probe is tight:
             continue
-        by = here - time(probe.x)
+        by = x - probe.x if counts_ns else here - time(probe.x)
         slack = int(abs(by) * rho) + 2
         lo = max(lo, probe.lo + by - slack)
         hi = min(hi, probe.hi + by + slack)
         local = max(local, probe.local)
     return None if lo > hi else Node(x, lo, hi, local, at)
+
+
+def _width(node: Node) -> int:
+    return node.hi - node.lo
 
 
 def _standing(pair: Pair, probes: list[Node], rules: PairRules) -> Node | None:

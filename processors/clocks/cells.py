@@ -24,7 +24,7 @@ def decide(pair: Pair, rules: PairRules, local: int) -> None:
         end = _cell_end(pair, rules, pair.cell_from)
         end_time = pair.nominal.time(end)
         deadline = end_time + ns(rules.limit_s)
-        first = bisect_right(pair.nodes, end, key=lambda n: n.x)
+        first = bisect_right(pair.ticks, end)
         usable = bisect_right(pair.times, deadline)
         settles = first + rules.settle_nodes
         if usable >= settles:
@@ -86,7 +86,7 @@ def stand(pair: Pair, node: Node) -> None:
 
 def contradicts(pair: Pair, node: Node, rules: PairRules) -> bool:
     """True where no clock within the assumptions shows ``node`` after the nodes that there are."""
-    recent = pair.constraints()[:, -2 * rules.memory_nodes:]
+    recent = pair.constraints()[-2 * rules.memory_nodes:]
     base, low, high = pair.bounds(node.x, recent, rules)
     return base + high < node.lo - 2 or node.hi + 2 < base + low
 
@@ -113,7 +113,7 @@ def _cell_end(pair: Pair, rules: PairRules, start: int) -> int:
     few of them.
     """
     time, cell = pair.nominal.time(start), ns(rules.cell_s)
-    following = bisect_right(pair.nodes, start, key=lambda n: n.x)
+    following = bisect_right(pair.ticks, start)
     if following and time - pair.times[following - 1] > LONG_CELLS * cell:
         cell = max(cell, (time - pair.times[following - 1]) // LONG_CELLS * 2)
     if following < len(pair.nodes) and pair.times[following] - time <= 2 * cell:
@@ -126,15 +126,16 @@ def _cell_end(pair: Pair, rules: PairRules, start: int) -> int:
 
 def _local_at(pair: Pair, usable: int, end: int, end_time: int) -> int:
     """Target time of tick ``end`` by the nearest of the first ``usable`` nodes, good to the drift."""
-    after = bisect_right(pair.nodes, end, hi=usable, key=lambda n: n.x)
-    near = min((i for i in (after - 1, after) if 0 <= i < usable), key=lambda i: abs(pair.times[i] - end_time))
+    near = min(bisect_right(pair.ticks, end, hi=usable), usable - 1)
+    if near and end_time - pair.times[near - 1] <= abs(pair.times[near] - end_time):
+        near -= 1
     return pair.nodes[near].hi + end_time - pair.times[near]
 
 
 def _forget(pair: Pair, rules: PairRules) -> None:
     """Keep ``memory_nodes`` nodes before the open cell; those later ones that are needed stay."""
     assert pair.cell_from is not None
-    before = bisect_right(pair.nodes, pair.cell_from, key=lambda n: n.x)
+    before = bisect_right(pair.ticks, pair.cell_from)
     if before > rules.memory_nodes:
         pair.forget(before - rules.memory_nodes)
 
@@ -146,7 +147,7 @@ def _emit(pair: Pair, rules: PairRules, end: int, until: int, state: State, deci
     if pair.standing:
         state = "gap"
     every = pair.constraints()
-    used = every[:, :int(every[0].searchsorted(until, side="right"))]
+    used = every[:int(every[:, 0].searchsorted(until, side="right"))]
     low0, high0 = pair.edge or _edge(pair, rules, used, start)
     low1, high1 = pair.edge = _edge(pair, rules, used, end)
     # The halves are kept in doubled units, so that the middle of two integers is exact.

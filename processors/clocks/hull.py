@@ -64,9 +64,9 @@ class Node(NamedTuple):
 
 
 def table(nominal: Sequence[int], nodes: Sequence[Node], pieces: Sequence[int] | None = None) -> Ints:
-    """(4, n) of nodes, as `edges` takes them: nominal time, lo and hi in ns, number of the piece of constant rate."""
-    lows, highs = [n.lo for n in nodes], [n.hi for n in nodes]
-    return np.array([nominal, lows, highs, pieces or [0] * len(nodes)], np.int64)
+    """(n, 4) of nodes, as `edges` takes them: nominal time, lo and hi in ns, number of the piece of constant rate."""
+    rows = [(w, n.lo, n.hi, piece) for w, n, piece in zip(nominal, nodes, pieces or [0] * len(nodes), strict=True)]
+    return np.array(rows, np.int64)
 
 
 def bounds(nodes: Sequence[Node], t: int, source_hz: int, assumptions: Assumptions) -> tuple[int, float, float]:
@@ -90,20 +90,20 @@ def bounds_of(nodes: Ints, t: int, assumptions: Assumptions, piece: int = 0) -> 
 def edges(nodes: Ints, t: int, piece: int, rho: float, curvature: float) -> tuple[np.int64, float, float]:
     """The least upper and greatest lower bound at ``t`` relative to a base; ``curvature`` < 0: the rate may kink.
 
-    ``nodes`` ascend in their first row. All pairs are tried: n² / 2 steps.
+    ``nodes`` ascend in their first column. All pairs are tried: n² / 2 steps.
     """
-    count = nodes.shape[1]
+    count = nodes.shape[0]
     base = np.int64(0)
     for i in range(count - 1, -1, -1):
-        if nodes[1, i] > -OPEN and nodes[2, i] < OPEN:
-            base = nodes[1, i]
+        if nodes[i, 1] > -OPEN and nodes[i, 2] < OPEN:
+            base = nodes[i, 1]
             break
     x, low, high = np.empty(count), np.empty(count), np.empty(count)
     upper, lower = np.inf, -np.inf
     for i in range(count):
-        x[i] = float(nodes[0, i] - t)
-        low[i] = float(nodes[1, i] - base) - x[i] if nodes[1, i] > -OPEN else -np.inf
-        high[i] = float(nodes[2, i] - base) - x[i] if nodes[2, i] < OPEN else np.inf
+        x[i] = float(nodes[i, 0] - t)
+        low[i] = float(nodes[i, 1] - base) - x[i] if nodes[i, 1] > -OPEN else -np.inf
+        high[i] = float(nodes[i, 2] - base) - x[i] if nodes[i, 2] < OPEN else np.inf
         upper = min(upper, high[i] + rho * abs(x[i]))
         lower = max(lower, low[i] - rho * abs(x[i]))
     if curvature < 0:
@@ -111,7 +111,7 @@ def edges(nodes: Ints, t: int, piece: int, rho: float, curvature: float) -> tupl
     for i in range(count):
         for j in range(i + 1, count):
             a, b = x[i], x[j]
-            if a >= b or a == 0 or b == 0 or nodes[3, i] != piece or nodes[3, j] != piece:
+            if a >= b or a == 0 or b == 0 or nodes[i, 3] != piece or nodes[j, 3] != piece:
                 continue
             bow = curvature * abs(a) * abs(b) / 2
             if a < 0 < b:

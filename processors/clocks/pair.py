@@ -246,6 +246,4 @@ def _take_half(pair: Pair, half: Node, rules: PairRules) -> None:
     if half.lo > base + high + 2 or half.hi < base + low - 2:
         pair.note("causality", half.x, half.local)
     elif half.lo > base + low or half.hi < base + high:
-        insort(pair.halves, half, key=lambda n: n.x)
-        del pair.halves[:-rules.memory_nodes]
-        pair._table = None
+        pair.add_half(half, rules.memory_nodes)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import numba
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from processors.clocks.hull import OPEN, Assumptions, Ints, Node
 from processors.clocks.state import Arrival, Rate
 
-NS = 1_000_000_000
-MAX_EXCHANGE_S = 10
-MAX_TIME_S = (1 << 62) // NS
+NS: Final = 1_000_000_000
+MAX_EXCHANGE_S: Final = 10
+MAX_TIME_S: Final = (1 << 62) // NS
+UNSET: Final = -(1 << 63)
 DISCIPLINED = ("realtime", "boottime", "ptp", "tai")
 """First words of clocks that something steers; MONOTONIC is steered too, MONOTONIC_RAW is not."""
 
@@ -122,32 +123,18 @@ def arrivals(rows: pa.RecordBatch, sent: int | None = None) -> tuple[dict[Pairin
     later. ``not_after``: when the local one showed ``local_after`` (where null ``local_before``) or earlier. ``rate``:
     from ``remote_first`` on the remote clock runs at (1 + rate_ppb / 10^9) times nominal.
     """
-    kinds = rows.column("kind").to_pylist()
-    before, first, last, after = (_stamps(rows, name) for name in (
-        "local_before_ticks", "remote_first_ticks", "remote_last_ticks", "local_after_ticks"))
-    first_or_0 = np.where(first.known, first.values, 0)
-    last_or_first = np.where(last.known, last.values, first_or_0)
-    after_or_before = np.where(after.known, after.values, before.values)
-    local_hz, remote_hz = _stamps(rows, "local_hz").values, _stamps(rows, "remote_hz").values
-    ahead = np.int64(OPEN if sent is None else min(sent + NS, OPEN))
-    good = (first_or_0 != 0) & (local_hz == NS) & _within(before.values, local_hz) & _within(first_or_0, remote_hz)
-    good &= (after_or_before <= ahead) & _within(after_or_before, local_hz) & _within(last_or_first, remote_hz)
-    took, took_remote = after_or_before - before.values, last_or_first - first_or_0
-    two_way = after.known & (took >= 0) & (took <= MAX_EXCHANGE_S * local_hz) & (took_remote >= 0)
-    two_way &= took_remote // remote_hz <= MAX_EXCHANGE_S
-    rates = _stamps(rows, "rate_ppb")
-
-    tick = -(-NS // remote_hz)
-    half = took_remote // 2
-    slack = np.where(half != 0, np.rint(half * (NS / remote_hz)).astype(np.int64) + 1, 0)
-    columns = (kinds, good.tolist(), two_way.tolist(), (first_or_0 + half).tolist(),
-               (before.values + slack - tick - 1).tolist(), (after_or_before - slack + tick + 1).tolist(),
-               before.values.tolist(), after_or_before.tolist(), first_or_0.tolist(),
-               [int(v) if k else None for v, k in zip(rates.values, rates.known, strict=True)])
+    stamps = _Stamps(*(_column(rows, name) for name in _Stamps._fields))
+    ahead = OPEN if sent is None else min(sent + NS, OPEN)
+    flags, *numbers = _converted(*stamps, ahead)
+    # A rate is rare: where there is none its column costs nothing.
+    rates = rows.column("rate_ppb")
+    ppbs = [None] * len(rates) if rates.null_count == len(rates) else rates.to_pylist()
+    columns = (*(column.tolist() for column in (flags, *numbers)), stamps.local_before_ticks.tolist(), ppbs)
     found: dict[Pairing, list[Arrival]] = {}
     bad = 0
-    for pairing, row in zip(_pairings(rows), zip(*columns, strict=True), strict=True):
-        made = _arrival(*row)
+    for kind, pairing, row in zip(_words(rows, "kind"), _pairings(rows, stamps), zip(*columns, strict=True),
+                                  strict=True):
+        made = _arrival(kind, *row)
         if made is None:
             bad += 1
         else:
@@ -157,12 +144,40 @@ def arrivals(rows: pa.RecordBatch, sent: int | None = None) -> tuple[dict[Pairin
     return found, bad
 
 
-def _arrival(kind: str, good: bool, two_way: bool, x: int, lo: int, hi: int, before: int, after: int, first: int,
+@numba.njit(cache=True)
+def _converted(before: Ints, first: Ints, last: Ints, after: Ints, local_hz: Ints, remote_hz: Ints, ahead: int) \
+        -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+    """Flags (0 unusable, 1 one-sided or rate, 2 exchange too), middle of the remote stamps, lo, hi, local time after,
+    first remote stamp. Null stamps are UNSET."""
+    count = len(before)
+    flags, x, lo, hi = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64), \
+        np.zeros(count, np.int64)
+    ends, begins = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for i in range(count):
+        hz, asked = remote_hz[i], first[i]
+        answered = asked if last[i] == UNSET else last[i]
+        back = before[i] if after[i] == UNSET else after[i]
+        if asked == UNSET or asked == 0 or local_hz[i] != NS or back > ahead:
+            continue
+        if max(abs(before[i]), abs(back)) // NS > MAX_TIME_S or max(abs(asked), abs(answered)) // hz > MAX_TIME_S:
+            continue
+        took, inside = back - before[i], answered - asked
+        tick = (NS + hz - 1) // hz
+        half = inside // 2
+        slack = np.int64(np.rint(half * (NS / hz))) + 1 if half else 0
+        x[i], lo[i], hi[i] = asked + half, before[i] + slack - tick - 1, back - slack + tick + 1
+        ends[i], begins[i] = back, asked
+        flags[i] = 2 if after[i] != UNSET and 0 <= took <= MAX_EXCHANGE_S * NS \
+            and inside >= 0 and inside // hz <= MAX_EXCHANGE_S else 1
+    return flags, x, lo, hi, ends, begins
+
+
+def _arrival(kind: str, flag: int, x: int, lo: int, hi: int, after: int, first: int, before: int,
              ppb: int | None) -> Arrival | None:
-    if not good:
-        return None
     if kind == "exchange":
-        return Node(x, lo, hi, after, after) if two_way else None
+        return Node(x, lo, hi, after, after) if flag == 2 else None
+    if not flag:
+        return None
     if kind == "not_before":
         return Node(first, lo, OPEN, before)
     if kind == "not_after":
@@ -175,25 +190,41 @@ def _measured(arrival: Arrival) -> int:
 
 
 class _Stamps(NamedTuple):
-    values: Ints
-    known: NDArray[np.bool_]
+    local_before_ticks: Ints
+    remote_first_ticks: Ints
+    remote_last_ticks: Ints
+    local_after_ticks: Ints
+    local_hz: Ints
+    remote_hz: Ints
 
 
-def _stamps(rows: pa.RecordBatch, name: str) -> _Stamps:
+def _column(rows: pa.RecordBatch, name: str) -> Ints:
+    """Integers of a column, UNSET for null."""
     column = rows.column(name)
-    if not column.null_count:
-        return _Stamps(column.to_numpy(), np.ones(len(column), np.bool_))
-    return _Stamps(column.fill_null(0).to_numpy(), column.is_valid().to_numpy(zero_copy_only=False))
+    if column.null_count == len(column):
+        return np.full(len(column), UNSET, np.int64)
+    return np.asarray((column.fill_null(UNSET) if column.null_count else column).to_numpy())
 
 
-def _within(stamps: Ints, hz: Ints) -> NDArray[np.bool_]:
-    """Less than 146 years from 0."""
-    seconds: NDArray[np.bool_] = np.abs(stamps // hz) <= MAX_TIME_S
-    return seconds
+def _words(rows: pa.RecordBatch, name: str) -> list[Any]:
+    """Values of a symbol column."""
+    column = rows.column(name)
+    values = column.dictionary.to_pylist()
+    if column.null_count == len(column):
+        return [None] * len(column)
+    return [None if i is None else values[i] for i in column.indices.to_pylist()] if column.null_count else \
+        [values[i] for i in column.indices.to_numpy().tolist()]
 
 
-def _pairings(rows: pa.RecordBatch) -> list[Pairing]:
+def _pairings(rows: pa.RecordBatch, stamps: _Stamps) -> list[Pairing]:
     """The pair of each row; equal ones are one object."""
-    columns = (rows.column(name).to_pylist() for name in Pairing._fields)
+    columns = (*(_words(rows, name) for name in ("local_clock", "remote_host", "remote_clock")),
+               stamps.local_hz.tolist(), stamps.remote_hz.tolist())
     made: dict[tuple[Any, ...], Pairing] = {}
-    return [made.setdefault(key, Pairing(*key)) for key in zip(*columns, strict=True)]
+    found = []
+    for key in zip(*columns, strict=True):
+        pairing = made.get(key)
+        if pairing is None:
+            pairing = made[key] = Pairing(*key)
+        found.append(pairing)
+    return found

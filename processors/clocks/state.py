@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from processors.clocks.hull import OPEN, Assumptions, Ints, Node, bounds_of, table
 from processors.clocks.nominal import Change, Nominal
@@ -73,6 +76,10 @@ class Event(NamedTuple):
 Arrival = Node | Rate
 
 
+def _room(rows: int = 64) -> Ints:
+    return np.empty((rows, 4), np.int64)
+
+
 @dataclass(slots=True)
 class Pair:
     """State of one pair; ``source_hz`` ticks a second, the target counts ns. A counter of fewer ``bits`` wraps."""
@@ -110,7 +117,11 @@ class Pair:
     """The newest, until the caller takes them."""
     times: list[int] = field(default_factory=list, compare=False)
     """Nominal time of each node."""
-    _table: Ints | None = field(default=None, compare=False, repr=False)
+    ticks: list[int] = field(default_factory=list, compare=False)
+    """Its tick."""
+    _table: Ints = field(default_factory=_room, compare=False, repr=False)
+    _filled: int = field(default=-1, compare=False, repr=False)
+    """Rows of ``_table`` that hold the constraints; -1: it is to be made anew."""
 
     def __post_init__(self) -> None:
         self.nominal = Nominal(self.source_hz)
@@ -159,18 +170,35 @@ class Pair:
 
     def append(self, node: Node) -> None:
         """A node later than the others."""
+        time, at = self.nominal.time(node.x), self._filled
         self.nodes.append(node)
-        self.times.append(self.nominal.time(node.x))
-        self._table = None
+        self.times.append(time)
+        self.ticks.append(node.x)
+        if self.halves or not 0 <= at < len(self._table):
+            self._filled = -1
+        else:
+            self._table[at] = time, node.lo, node.hi, self.nominal.piece(node.x)
+            self._filled += 1
+
+    def add_half(self, half: Node, keep: int) -> None:
+        """A one-sided constraint; the latest ``keep`` of them stay."""
+        insort(self.halves, half, key=lambda n: n.x)
+        del self.halves[:-keep]
+        self._filled = -1
 
     def forget(self, count: int) -> None:
         """Drop the oldest ``count`` nodes and what stands before the rest."""
         del self.nodes[:count]
         del self.times[:count]
-        first = self.nodes[0].x
-        self.halves = [h for h in self.halves if h.x >= first]
-        self.nominal.forget_before(min(first, self.cell_from if self.cell_from is not None else first))
-        self._table = None
+        del self.ticks[:count]
+        first = self.ticks[0]
+        if self.halves or self.nominal.changes or self._filled < 0:
+            self.halves = [h for h in self.halves if h.x >= first]
+            self.nominal.forget_before(min(first, self.cell_from if self.cell_from is not None else first))
+            self._filled = -1
+        else:
+            self._filled -= count
+            self._table[:self._filled] = self._table[count:count + self._filled].copy()
 
     def begin(self, hz: int) -> None:
         """Another frequency: nothing known holds any more."""
@@ -181,26 +209,29 @@ class Pair:
 
     def clear(self) -> None:
         """Forget all constraints."""
-        self.nodes, self.times, self.halves, self.edge = [], [], [], None
-        self._table = None
+        self.nodes, self.times, self.ticks, self.halves, self.edge = [], [], [], [], None
+        self._filled = -1
 
     def widen(self, by_ns: int) -> None:
         """Every constraint so far is less sure than it was by ``by_ns``."""
         self.nodes = [n._replace(lo=n.lo - by_ns, hi=n.hi + by_ns) for n in self.nodes]
         self.halves = [n._replace(lo=n.lo if n.lo <= -OPEN else n.lo - by_ns, hi=n.hi if n.hi >= OPEN else n.hi + by_ns)
                        for n in self.halves]
-        self._table = None
+        self._filled = -1
 
     def constraints(self) -> Ints:
         """All of them as `hull.edges` takes them."""
-        if self._table is None:
+        if self._filled < 0:
             every, times = self.nodes, self.times
             if self.halves:
                 every = sorted((*self.nodes, *self.halves), key=lambda n: n.x)
                 times = [self.nominal.time(n.x) for n in every]
             pieces = [self.nominal.piece(n.x) for n in every] if self.nominal.changes else None
-            self._table = table(times, every, pieces)
-        return self._table
+            self._filled = len(every)
+            if self._filled > len(self._table):
+                self._table = _room(2 * self._filled)
+            self._table[:self._filled] = table(times, every, pieces)
+        return self._table[:self._filled]
 
     def bounds(self, x: int, nodes: Ints, rules: PairRules) -> tuple[int, float, float]:
         """`hull.bounds` at tick ``x`` by some of the `constraints`."""
