@@ -122,7 +122,7 @@ class Demo:
                     show("reading this host", 0)
                     agent.finish()
                 show("draining", 0)
-                drained = pipeline.wait_drained(2.0 if self.over_kafka else 0.3, DRAIN_TIMEOUT_S)
+                drained = pipeline.finish(2.0 if self.over_kafka else 0.3, DRAIN_TIMEOUT_S)
         except FleetscopeError as error:
             raise pipeline.error or error from None
         finally:

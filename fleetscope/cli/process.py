@@ -121,8 +121,8 @@ def _replay(capture: Path, given: Settings, store_settings: StoreSettings, steps
                 producer.send(topic, message)
                 if pipeline.error is not None:
                     raise pipeline.error
-            if not pipeline.wait_drained(0.3, DRAIN_TIMEOUT_S):
-                raise UsageError(f"{file}: not drained after {DRAIN_TIMEOUT_S:g} s; does every producer close?")
+            if not pipeline.finish(0.3, DRAIN_TIMEOUT_S):
+                raise UsageError(f"{file}: not drained after {DRAIN_TIMEOUT_S:g} s")
         finally:
             pipeline.stop()
             stream.close()

@@ -8,7 +8,7 @@ from typing import Final
 
 from fleetscope.contracts.batch import Batch, StreamKey
 from processors.align.host import Host, LocalClock
-from processors.align.progress import END
+from processors.align.progress import END, Beat
 from processors.clocks.compose import beyond
 from processors.clocks.pair import Pair, PairRules, add_probes, advance, change_frequency, finish, restart
 from processors.clocks.probes import NS, Pairing, arrivals, assumptions_for
@@ -51,14 +51,13 @@ class Measuring:
                 if name in host.clocks:
                     host.clocks[name].wraps_at(int(bits))
 
-    def advance(self, host: Host) -> None:
-        """What the producers promised of their samples, as far as those came."""
+    def advance(self, host: Host, *, final: bool = False) -> None:
+        """What the producers promised of their samples, as far as those came; ``final``: no more will."""
         progress = host.progress
         for key, lane in progress.lanes.items():
             if key.contract != "clock_samples":
                 continue
-            while lane.beats and progress.arrived(StreamKey(key.producer, lane.beats[0].epoch, key.contract),
-                                                  lane.beats[0], host.ledger, round(self.patience_s * NS)):
+            while lane.beats and (final or self._arrived(host, key.producer, lane.beats[0])):
                 beat = lane.beats.pop(0)
                 host.samples_through = END if beat.closed else beat.through
                 for name, clock in host.clocks.items():
@@ -67,6 +66,7 @@ class Measuring:
 
     def finish(self, host: Host) -> None:
         """No sample comes any more."""
+        self.advance(host, final=True)
         for name, clock in host.clocks.items():
             self._advance_to(name, clock, None)
         host.samples_through = END
@@ -81,6 +81,10 @@ class Measuring:
             if ready:
                 clock.map.extend(ready)
                 yield name, ready
+
+    def _arrived(self, host: Host, producer: str, beat: Beat) -> bool:
+        return host.progress.arrived(StreamKey(producer, beat.epoch, "clock_samples"), beat, host.ledger,
+                                     round(self.patience_s * NS))
 
     def _clock(self, host: Host, batch: Batch, pairing: Pairing, at: int) -> LocalClock | None:
         if pairing.local_clock != RAW_CLOCK or pairing.remote_host not in (None, host.name):

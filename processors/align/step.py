@@ -222,6 +222,10 @@ class AlignStep:
         if left:
             host.reread[batch.origin] = left
 
+    @property
+    def _patience_ns(self) -> int:
+        return round(self.patience_s * NS)
+
     def _measuring(self) -> Measuring:
         return Measuring(self.rules, self.patience_s)
 
@@ -231,10 +235,10 @@ class AlignStep:
         """Everything that follows from what is known now."""
         yield from self._maps(host)
         outputs = list(self._release(host, final))
-        if rows := list(self._account(host)):
+        if rows := list(self._account(host, final)):
             outputs.append(coverage_output(host, rows))
         before = host.progress.watermark
-        self._raise_watermark(host)
+        self._raise_watermark(host, final)
         if host.progress.watermark is not None and host.progress.watermark != before:
             self._forget(host)
             outputs = marked(host, outputs, host.progress.watermark)
@@ -334,19 +338,19 @@ class AlignStep:
     def _long_ago(self, host: Host, at: int) -> bool:
         return max(host.progress.latest.values(), default=0) - at >= self.no_reference_s * NS
 
-    def _account(self, host: Host) -> Iterator[dict[str, object]]:
-        """Coverage rows of the beats whose batches have come or are given up."""
+    def _account(self, host: Host, final: bool) -> Iterator[dict[str, object]]:
+        """Coverage rows of the beats whose batches have come or are given up; in the end all of them are."""
         for stream, tally in host.progress.tallies.items():
             while tally.beats:
                 beat = tally.beats[0]
                 if not (Route(None, host.fleet).decided(beat.time)
-                        and host.progress.arrived(stream, beat, host.ledger, round(self.patience_s * NS))):
+                        and (final or host.progress.arrived(stream, beat, host.ledger, self._patience_ns))):
                     break
                 tally.beats.pop(0)
                 at = Route(None, host.fleet).fleet_time(beat.time)
                 yield coverage_row(host, stream, tally, beat, at)
 
-    def _raise_watermark(self, host: Host) -> None:
+    def _raise_watermark(self, host: Host, final: bool) -> None:
         progress = host.progress
         if host.reread:  # rows that waited before a restart are not here yet
             return
@@ -357,7 +361,7 @@ class AlignStep:
         for key, lane in progress.lanes.items():
             if key.contract == "clock_samples":
                 continue
-            while lane.beats and self._kept(host, key, lane.beats[0]):
+            while lane.beats and self._kept(host, key, lane.beats[0], final):
                 beat = lane.beats.pop(0)
                 mark = END if beat.closed else self._mark(host, key.clock, beat)
                 lane.watermark = mark if lane.watermark is None else max(mark, lane.watermark)
@@ -367,10 +371,10 @@ class AlignStep:
             lowest = min(known)
             progress.watermark = lowest if progress.watermark is None else max(progress.watermark, lowest)
 
-    def _kept(self, host: Host, key: LaneKey, beat: Beat) -> bool:
+    def _kept(self, host: Host, key: LaneKey, beat: Beat, final: bool) -> bool:
         """True when every batch the beat counts was published, and its promise can be told in fleet time."""
         stream = _stream(key, beat)
-        if not host.progress.arrived(stream, beat, host.ledger, round(self.patience_s * NS)):
+        if not (final or host.progress.arrived(stream, beat, host.ledger, self._patience_ns)):
             return False
         if any((b.header.epoch, b.header.sequence) < (beat.epoch, beat.batches) for b in host.waiting.get(key, ())):
             return False

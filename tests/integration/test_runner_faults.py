@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
+from fleetscope.contracts import CONTRACTS
+from fleetscope.contracts.batch import Batch, Header, constant_symbol, record_batch
+from fleetscope.contracts.codec import encode
 from fleetscope.contracts.topics import TOPICS
 from fleetscope.errors import FencedError, RetryError, StoreError, UsageError
 from fleetscope.settings import PipelineSettings, StoreSettings
@@ -84,6 +88,24 @@ def test_stopping_stores_what_was_taken_and_commits_it(bench: Bench) -> None:
     assert rest.wait_drained(0.1, 20)
     rest.stop()
     assert bench.sequences() == list(range(5))
+
+
+def test_a_run_that_ends_publishes_and_stores_what_waits_for_a_host_that_died(bench: Bench) -> None:
+    """Without fleet time the rows would wait for ever; at the end of the input they are accounted for."""
+    pipeline = Pipeline(bench.stream, bench.store, QUICK, with_telemetry=False)
+    pipeline.start()
+    ticks = pa.array([10, 20], pa.int64())
+    rows = record_batch(CONTRACTS["spans"], {
+        "track": constant_symbol("driver", 2), "name": constant_symbol("k", 2), "start_ticks": ticks,
+        "duration_ticks": ticks}, 2)
+    header = Header("spans", 1, "dead", "dead/agent", 1, 0, 2, "monotonic_raw", flushed_ticks=30)
+    producer = bench.stream.producer("test")
+    producer.send("raw.spans", encode(Batch(header, rows)))
+    assert not pipeline.wait_drained(0.1, 0.5)
+    assert pipeline.finish(0.1, 30)
+    pipeline.stop()
+    letters = bench.store.query("SELECT host, code, rows FROM dead_letters").to_pylist()
+    assert letters == [{"host": "dead", "code": "no_fleet_time", "rows": 2}]
 
 
 def test_a_store_that_refuses_stops_the_pipeline_with_its_error_and_nothing_is_committed(bench: Bench) -> None:

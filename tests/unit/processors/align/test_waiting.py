@@ -123,6 +123,21 @@ def test_everything_comes_out_at_the_end() -> None:
     assert feed.step.held(feed.state) == {}
 
 
+def test_a_batch_lost_before_the_closing_heartbeat_is_counted_lost_at_the_end() -> None:
+    feed = new_feed()
+    for number in range(3):
+        feed.second(number)
+    feed.spans(RAW, 3.0, 3.1, sent_s=3.2)  # counted, and never given
+    feed.beat(3.3, closed=True)
+    fleet_through(feed, 4)
+    feed.outputs += feed.step.on_end(feed.state)
+    told = [row for row in rows_of(feed.outputs, "coverage") if row["contract"] == "spans"]
+    assert sum(row["produced_rows"] for row in told) == 14
+    assert sum(row["received_rows"] for row in told) == 12
+    assert sum(row["lost_rows"] for row in told) == 2
+    assert feed.state.hosts["h1"].progress.watermark == 1 << 62
+
+
 def test_a_stamp_from_the_future_does_not_keep_others_waiting() -> None:
     feed = new_feed()
     for number in range(3):
