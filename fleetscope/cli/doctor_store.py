@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from fleetscope.store.abstract import Parameter, Store
 
 MAX_GAP_SHARE: Final = 0.01
+MAX_PROVISIONAL_SHARE: Final = 0.5
+SHOWN_STEPS: Final = 20
 WIDE_BOUND_NS: Final = 1_000_000
 """A median bound above this is longer than most kernels and transfers."""
 MAX_LOST_SHARE: Final = 0.05
@@ -37,9 +39,11 @@ def look_at_store(store: Store, title: str, *, now_ns: int = 0) -> Part:
     part = Part("store", title, {"clickhouse": store.version(), "database": store.database})
     if not _schema(part, store):
         return part
-    clocks = _ask(store, "clock_health")
     coverage = _ask(store, "coverage_by_host")
-    _clocks(part, clocks, {str(row["host"]) for row in coverage})
+    _clocks(part, _ask(store, "clock_health"), {str(row["host"]) for row in coverage})
+    _gaps(part, _ask(store, "clock_pairs_in_gap"))
+    _steps(part, _ask(store, "clock_steps"))
+    _inversions(part, _ask(store, "clock_inversions"))
     _coverage(part, coverage)
     _dead_letters(part, _ask(store, "dead_letters_by_reason"))
     _freshness(part, _ask(store, "freshness", now_ns=now_ns))
@@ -85,7 +89,8 @@ def _clocks(part: Part, rows: list[dict[str, Any]], heard: set[str]) -> None:
     part.tables.append(Table("clocks", "Clocks: what each is mapped to, and the bound on it", (
         Column("host", "host"), Column("clock", "clock"), Column("to", "mapped to"),
         Column("standing", "state"), Column("err_p50_ns", "± p50", "ns"), Column("err_p99_ns", "± p99", "ns"),
-        Column("utc_err_p50_ns", "UTC ± p50", "ns"), Column("steps", "steps", "count"),
+        Column("err_max_ns", "± max", "ns"), Column("utc_err_p50_ns", "UTC ± p50", "ns"),
+        Column("steps", "steps", "count"), Column("settled_share", "settled", "share"),
         Column("gap_share", "in gap", "share")), rows))
     for row in rows:
         _judge_clock(part, row)
@@ -97,18 +102,60 @@ def _clocks(part: Part, rows: list[dict[str, Any]], heard: set[str]) -> None:
 
 def _judge_clock(part: Part, row: dict[str, Any]) -> None:
     name = f"clock {row['host']}/{row['clock']}"
-    if row["last_state"] == "gap" and not row["closed"]:
-        part.find("warning", name, f"has no bound against {row['target_clock']} now",
-                  "See that the host's agent still reads this clock; a reset or a step heals with two more readings.")
-    elif (row["gap_share"] or 0.0) > MAX_GAP_SHARE:
+    gap_now = row["last_state"] == "gap" and not row["closed"]
+    if not gap_now and (row["gap_share"] or 0.0) > MAX_GAP_SHARE:
         part.find("warning", name, f"had no bound for {row['gap_share']:.1%} of its time",
-                  "Look for resets of the device and pauses of its agent: fleetscope query clock_health.")
-    if row["steps"]:
-        part.find("info", name, f"stepped or was reset {row['steps']} times",
-                  "If no reset was meant, let the time daemon slew rather than step, and check the device's log.")
+                  "Look for resets of the device and pauses of its agent: fleetscope query clock_bounds.")
+    if not row["closed"] and (row["provisional_share"] or 0.0) > MAX_PROVISIONAL_SHARE:
+        part.find("warning", name, f"was decided without later readings for {row['provisional_share']:.0%} of its time",
+                  "Readings come too rarely, or are lost: read this clock at least every 4 s.")
     if row["err_p50_ns"] is not None and row["err_p50_ns"] > WIDE_BOUND_NS:
         part.find("warning", name, f"median bound is {duration(row['err_p50_ns'])}: longer than most work on a "
                   "device", "Read this clock over a shorter path or more often; the quickest reading sets the bound.")
+
+
+def _gaps(part: Part, rows: list[dict[str, Any]]) -> None:
+    part.tables.append(Table("clock_gaps", "Clocks without a bound now", (
+        Column("host", "host"), Column("clock", "clock"), Column("target_clock", "mapped to"),
+        Column("last_bound_time_ns", "bound until", "offset"), Column("last_err_ns", "± then", "ns"),
+        Column("gap_ns", "since", "ns")), rows, shown=False))
+    for row in rows:
+        severity: Severity = "critical" if row["target_clock"] == "fleet" else "warning"
+        part.find(severity, f"clock {row['host']}/{row['clock']}", f"has no bound against {row['target_clock']} now, "
+                  f"for {duration(row['gap_ns'])} so far", "See that the host's agent still reads this clock; a reset "
+                  "or a step heals with two more readings.")
+
+
+def _steps(part: Part, rows: list[dict[str, Any]]) -> None:
+    part.tables.append(Table("clock_steps", "Steps, resets and elections", (
+        Column("host", "host"), Column("clock", "clock"), Column("target_clock", "mapped to"),
+        Column("time_ns", "when", "offset"), Column("size_ns", "size", "offset"), Column("size_err_ns", "±", "ns"),
+        Column("gap_ns", "no bound for", "ns")), rows, shown=len(rows) <= SHOWN_STEPS))
+    clocks: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        clocks.setdefault((str(row["host"]), str(row["clock"])), []).append(row)
+    for (host, clock), own in clocks.items():
+        size = own[-1]["size_ns"]
+        last = "" if size is None else f", last by {duration(abs(size))} {'forwards' if size > 0 else 'back'}"
+        part.find("info", f"clock {host}/{clock}", f"stepped or was reset {len(own)} times{last}",
+                  "If no reset was meant, let the time daemon slew rather than step, and check the device's log.")
+
+
+def _inversions(part: Part, rows: list[dict[str, Any]]) -> None:
+    part.tables.append(Table("clock_inversions", "Events in an order that cannot be, by hour", (
+        Column("host", "host"), Column("rule", "rule"), Column("cause_clock", "first clock"),
+        Column("effect_clock", "second clock"), Column("hour_start_ns", "hour", "offset"),
+        Column("violations", "pairs", "count"), Column("beyond_max_ns", "beyond bounds", "ns"),
+        Column("cause", "worst: first"), Column("effect", "worst: second")), rows))
+    pairs: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        pairs.setdefault((str(row["host"]), str(row["cause_clock"]), str(row["effect_clock"])), []).append(row)
+    for (host, cause, effect), own in pairs.items():
+        total, worst = sum(row["violations"] for row in own), max(row["beyond_max_ns"] for row in own)
+        part.find("warning", f"clocks {cause} and {effect} of {host}", f"{total:,} pairs of events in an order that "
+                  f"cannot be, over {len(own)} hours, the worst {duration(worst)} beyond both bounds",
+                  "Their correlation ids are wrong, or a clock left what is assumed of it (docs/clocks.md): see the "
+                  "table causality_violations and fleetscope query clock_assumptions.")
 
 
 def _coverage(part: Part, rows: list[dict[str, Any]]) -> None:

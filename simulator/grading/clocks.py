@@ -105,16 +105,23 @@ def loop_score(store: Store, config: FleetConfig) -> Score | None:
 
 
 def inversions(store: Store, config: FleetConfig) -> int:
-    """Sampled kernels and transfers that begin before their submission's end by more than both bounds."""
-    side = ("SELECT host, process_id, correlation_id, {column} AS at_ns, err_ns FROM spans "
-            "WHERE host IN {{hosts:Array(String)}} "
-            "AND correlation_id % 10 = 0 AND {where}")
+    """Sampled kernels and transfers that begin before their submission's end by more than both bounds, and that no row
+    of `causality_violations` flags."""
+    side = ("SELECT host, process_id, correlation_id, {column} AS at_ns, err_ns, producer, epoch, sequence, row "
+            "FROM spans WHERE host IN {{hosts:Array(String)}} AND correlation_id % 10 = 0 AND {where}")
     starts = side.format(column="start_ns", where="device IS NOT NULL")
     ends = side.format(column="start_ns + duration_ns", where="track = 'driver'")
+    both = ", ".join(f"{table}.{name} AS {table}_{name}" for table in ("work", "submission")
+                     for name in ("producer", "epoch", "sequence", "row"))
+    flagged = ", ".join(f"{table}_{name}" for table in ("effect", "cause")
+                        for name in ("producer", "epoch", "sequence", "row"))
+    found = flagged.replace("effect", "work").replace("cause", "submission")
     result = store.query(
-        f"SELECT count() AS n FROM ({starts}) AS work INNER JOIN ({ends}) AS submission "
+        f"SELECT count() AS n FROM (SELECT host, {both} FROM ({starts}) AS work INNER JOIN ({ends}) AS submission "
         "USING (host, process_id, correlation_id) "
-        "WHERE work.at_ns + work.err_ns < submission.at_ns - submission.err_ns",
+        "WHERE work.at_ns + work.err_ns < submission.at_ns - submission.err_ns) "
+        f"WHERE (host, {found}) NOT IN (SELECT host, {flagged} FROM causality_violations FINAL "
+        "WHERE rule = 'submission')",
         {"hosts": config.host_names})
     return int(result.column("n")[0].as_py())
 

@@ -11,6 +11,7 @@
 --   pieces: pieces of the map
 --   epochs: 1 + steps, resets and elections seen
 --   settled_share [0..1]: of the ticks covered, under a settled piece
+--   provisional_share [0..1]: of the ticks covered, under a provisional piece
 --   gap_share [0..1]: of the ticks covered, without any bound
 --   err_p50_ns [ns]: median bound over the ticks that have one
 --   err_p99_ns [ns]: bound that holds for 99 % of those ticks
@@ -27,6 +28,7 @@ SELECT
     toInt64(countIf(NOT ending)) AS pieces,
     toInt64(uniqExactIf(epoch, NOT ending)) AS epochs,
     sumIf(ticks, state = 'settled' AND NOT ending) / nullIf(sumIf(ticks, NOT ending), 0) AS settled_share,
+    sumIf(ticks, state = 'provisional' AND NOT ending) / nullIf(sumIf(ticks, NOT ending), 0) AS provisional_share,
     sumIf(ticks, state = 'gap' AND NOT ending) / nullIf(sumIf(ticks, NOT ending), 0) AS gap_share,
     quantileExactWeightedIf(0.5)(err_ns, ticks, NOT ending) AS err_p50_ns,
     quantileExactWeightedIf(0.99)(err_ns, ticks, NOT ending) AS err_p99_ns,

@@ -38,7 +38,7 @@ def test_the_accounting_knows_every_state(name: str) -> None:
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
 def test_whoever_reads_revised_tables_reads_the_final_rows(query: Query) -> None:
-    for table in ("windows", "verdicts", "incidents", "segments", "dead_letters"):
+    for table in ("windows", "verdicts", "incidents", "segments", "dead_letters", "causality_violations"):
         assert not re.search(rf"FROM {table}\b(?! FINAL)", query.sql)
 
 

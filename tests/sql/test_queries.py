@@ -135,7 +135,7 @@ def test_clock_health_takes_the_last_version_of_each_piece(db: ClickHouseStore) 
 
     put(db, "segments", [piece(0, 500, 0, "provisional", 9000), piece(0, 500, 1, "settled", 800),
                          piece(500, 600, 0, "gap", None), piece(600, 1000, 0, "settled", 600, epoch=1)])
-    known = ("h1", "gpu0", "h1", "monotonic_raw", 3, 2, 0.9, 0.1, 800, 800, 800, None, "settled")
+    known = ("h1", "gpu0", "h1", "monotonic_raw", 3, 2, 0.9, 0.0, 0.1, 800, 800, 800, None, "settled")
     assert ask(db, "clock_health") == [(*known, False)]
     put(db, "segments", [piece(1000, 1 << 62, 0, "gap", None, epoch=1)], offset=1)
     assert ask(db, "clock_health") == [(*known, True)]  # the end of a closed producer is no gap

@@ -115,6 +115,34 @@ def test_kernels_placed_before_their_submission_are_counted(graded: Graded) -> N
     assert clocks["causality_inversions_unflagged"] > 100
 
 
+def test_an_inversion_that_is_flagged_is_not_counted(graded: Graded) -> None:
+    store, truth, settings = graded
+    store.command("ALTER TABLE spans UPDATE duration_ns = 1000000000 WHERE track = 'driver' "
+                  "SETTINGS mutations_sync = 2")
+    events = ("clock", "device", "track", "name", "time_ns", "err_ns", "producer", "epoch", "sequence", "row")
+    times = {"cause": "start_ns + duration_ns", "effect": "start_ns"}
+    sides = [", ".join(f"{times[side] if name == 'time_ns' else name} AS {side}_{name}" for name in events)
+             for side in ("cause", "effect")]
+    select = ("(SELECT host, process_id, correlation_id, {side} FROM spans WHERE correlation_id % 20 = 0 "
+              "AND {where})")
+    driver = select.format(side=sides[0], where="track = 'driver'")
+    device = select.format(side=sides[1], where="device IS NOT NULL")
+    names = ", ".join(f"{side}_{name}" for side in ("cause", "effect") for name in events)
+    store.command(
+        "INSERT INTO causality_violations (host, rule, time_ns, process_id, correlation_id, inversion_ns, beyond_ns, "
+        f"{names}, input_partition, input_offset) SELECT host, 'submission', effect_time_ns, process_id, "
+        f"correlation_id, cause_time_ns - effect_time_ns, 1, {names}, 0, 0 "
+        f"FROM {driver} AS cause INNER JOIN {device} AS effect USING (host, process_id, correlation_id)")
+    before = store.query("SELECT count() AS n FROM causality_violations").column("n")[0].as_py()
+    rest = grade(store, truth, settings)["clocks"]
+    assert isinstance(rest, dict)
+    assert before > 50
+    store.command("TRUNCATE TABLE causality_violations")
+    every = grade(store, truth, settings)["clocks"]
+    assert isinstance(every, dict)
+    assert 0 < rest["causality_inversions_unflagged"] < every["causality_inversions_unflagged"]
+
+
 def test_losses_and_dead_letters_come_from_what_the_pipeline_counted(graded: Graded) -> None:
     store, truth, settings = graded
     row = {"host": "sim01", "source": "sim01/agent", "source_epoch": settings.epochs[1], "contract": "spans",

@@ -110,6 +110,48 @@ def test_clocks_without_a_good_bound_are_found(db: ClickHouseStore, pieces: list
     assert found(look(db)) == expected
 
 
+def test_a_host_without_a_bound_to_fleet_time_is_critical_and_a_silent_clock_is_not(db: ClickHouseStore) -> None:
+    put(db, "coverage", counts())
+    gap = piece(1000, 2000, "gap", None, clock="monotonic_raw", target_clock="fleet", rate_q32=1 << 32)
+    put(db, "segments", {**FLEET, "rate_q32": 1 << 32}, gap, piece(0, 900), piece(900, 1000, "provisional"))
+    part = look(db)
+    assert found(part) == [("critical", "clock h1/monotonic_raw")]
+    assert "against fleet now, for 1 µs so far" in part.findings[0].text
+    assert part.document()["clock_gaps"][0]["last_err_ns"] == 1
+
+
+def test_a_clock_that_is_read_too_rarely_is_told_so(db: ClickHouseStore) -> None:
+    put(db, "coverage", counts())
+    put(db, "segments", FLEET, piece(0, 400), piece(400, 1000, "provisional"))
+    assert found(look(db)) == [("warning", "clock h1/dev0")]
+    put(db, "segments", piece(1000, 1 << 62, "gap", None), offset=1)
+    assert found(look(db)) == []  # its producer closed: nothing more could be read
+
+
+def test_a_step_is_told_with_its_size(db: ClickHouseStore) -> None:
+    put(db, "coverage", counts())
+    one = {"rate_q32": 1 << 32}
+    put(db, "segments", FLEET, piece(0, 999, **one),
+        piece(999, 1000, epoch=1, src0_ticks=999, dst0_ticks=51_000, **one))
+    part = look(db)
+    assert found(part) == [("info", "clock h1/dev0")]
+    assert "1 times, last by 50.00 µs forwards" in part.findings[0].text
+    assert part.document()["clock_steps"][0]["size_ns"] == 50_001
+
+
+def test_orders_that_cannot_be_are_told_by_pair_of_clocks(db: ClickHouseStore) -> None:
+    put(db, "coverage", counts())
+    put(db, "segments", FLEET, piece(0, 1000))
+    pair = {"rule": "submission", "cause_clock": "monotonic_raw", "effect_clock": "dev0", "beyond_ns": 1_500,
+            "inversion_ns": 2_000}
+    put(db, "causality_violations", {**pair, "time_ns": NOW}, {**pair, "time_ns": NOW + 3_600 * S, "beyond_ns": 9})
+    part = look(db)
+    assert found(part) == [("warning", "clocks monotonic_raw and dev0 of h1")]
+    assert "2 pairs" in part.findings[0].text
+    assert "over 2 hours, the worst 1.50" in part.findings[0].text
+    assert [row["violations"] for row in part.document()["clock_inversions"]] == [1, 1]
+
+
 def test_a_host_without_fleet_time_is_critical(db: ClickHouseStore) -> None:
     put(db, "coverage", counts())
     put(db, "segments", piece(0, 1000))
