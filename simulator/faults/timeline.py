@@ -68,8 +68,8 @@ class Pieces:
         return values[at] + scaled, np.where(rate == 0, begin, tau_ns)
 
     def rates(self) -> list[tuple[int, int]]:
-        """(true time, ppb) at which the rate changes, without the first."""
-        return [(start, ppb) for start, ppb, before in zip(self.starts[1:], self.ppb[1:], self.ppb, strict=False)
+        """(true time, ppb) at which the rate changes; the first is one too where it is not nominal."""
+        return [(start, ppb) for start, ppb, before in zip(self.starts, self.ppb, (NS, *self.ppb), strict=False)
                 if ppb != before]
 
 
