@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleetscope.contracts.batch import Batch
 from fleetscope.errors import Origin
+from fleetscope.incarnations import Incarnations
 from fleetscope.ledger import Ledger
 from processors.align.progress import LaneKey, Progress
 from processors.clocks.pair import Pair
@@ -48,6 +49,7 @@ class Host:
     name: str
     fleet: SegmentMap
     ledger: Ledger = field(default_factory=Ledger)
+    lives: Incarnations = field(default_factory=Incarnations)
     clocks: dict[str, LocalClock] = field(default_factory=dict)
     progress: Progress = field(default_factory=Progress)
     waiting: dict[LaneKey, deque[Batch]] = field(default_factory=dict)
@@ -64,6 +66,11 @@ class Host:
     gathering: int = 0
     """Rows that came since it was last looked what can go out; not in snapshots."""
 
+    def named(self, batch: Batch) -> Batch:
+        """The batch under the name of the process that sent it."""
+        header = self.lives.enter(batch.header)
+        return batch if header is batch.header else replace(batch, header=header)
+
     def next_sequence(self, topic: str) -> int:
         """Number the next derived batch for ``topic``."""
         number = self.sequences.get(topic, 0)
@@ -79,7 +86,8 @@ class Host:
                     row0 = batch.header.row0
                     waiting.setdefault(batch.origin, []).append([row0, row0 + len(batch)])
         return {
-            "name": self.name, "ledger": self.ledger.to_plain(), "progress": self.progress.plain(),
+            "name": self.name, "ledger": self.ledger.to_plain(), "lives": self.lives.to_plain(),
+            "progress": self.progress.plain(),
             "clocks": {k: [c.pair.plain(), c.producer, [s.plain() for s in c.map.segments], c.closed,
                            c.sealed, c.epoch]
                        for k, c in self.clocks.items()},
@@ -91,7 +99,7 @@ class Host:
     @classmethod
     def of_plain(cls, data: dict[str, Any], fleet: SegmentMap) -> Host:
         """From ``plain``; ``fleet`` is filled from its own topic."""
-        host = cls(data["name"], fleet, Ledger.from_plain(data["ledger"]),
+        host = cls(data["name"], fleet, Ledger.from_plain(data["ledger"]), Incarnations.from_plain(data["lives"]),
                    progress=Progress.of_plain(data["progress"]), sequences=data["sequences"],
                    samples_through=data["samples_through"], bad_samples=data["bad_samples"], bits=data["bits"])
         for name, (plain, producer, segments, closed, sealed, epoch) in data["clocks"].items():

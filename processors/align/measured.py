@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fleetscope.contracts.batch import Batch, StreamKey
+from fleetscope.incarnations import base_of, life_of
 from processors.align.host import Host, LocalClock
 from processors.align.progress import END, Beat
 from processors.clocks.compose import beyond
@@ -36,8 +37,9 @@ class Measuring:
             rules = self._rules(pairing.remote_clock)
             if clock.pair.source_hz != pairing.remote_hz:
                 change_frequency(clock.pair, pairing.remote_hz, rules)
-            if batch.header.epoch > clock.epoch:
-                clock.epoch = batch.header.epoch
+            if (batch.header.epoch, life_of(batch.header.producer)) > (clock.epoch, life_of(clock.producer)):
+                clock.epoch, clock.producer = batch.header.epoch, batch.header.producer
+                clock.reopen()
                 if clock.pair.done is not None and measured[0].local <= clock.pair.done:
                     restart(clock.pair, rules)  # its producer and the clock that it measures with began again
             add_probes(clock.pair, measured, rules)
@@ -61,7 +63,7 @@ class Measuring:
                 beat = lane.beats.pop(0)
                 host.samples_through = END if beat.closed else beat.through
                 for name, clock in host.clocks.items():
-                    if clock.producer == key.producer:
+                    if base_of(clock.producer) == base_of(key.producer):
                         self._advance_to(name, clock, None if beat.closed else beat.through)
 
     def finish(self, host: Host) -> None:
@@ -95,7 +97,7 @@ class Measuring:
             made = LocalClock(Pair(pairing.remote_hz), batch.header.producer, epoch=batch.header.epoch)
             made.wraps_at(host.bits.get(name, 64))
             return host.clocks.setdefault(name, made)
-        if clock.producer != batch.header.producer and not self._taken_over(clock, batch, at):
+        if base_of(clock.producer) != base_of(batch.header.producer) and not self._taken_over(clock, batch, at):
             return None
         return clock
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from fleetscope.contracts.batch import Batch, StreamKey
+from fleetscope.incarnations import base_of, life_of
 from fleetscope.ledger import Ledger
 
 END: Final = 1 << 62
@@ -111,15 +112,32 @@ def _pop_below(counts: dict[int, int], sequence: int) -> int:
     return sum(counts.pop(s) for s in taken)
 
 
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A producer numbered from 0 again without a new epoch, between two beats (ticks of the reference clock)."""
+
+    producer: str
+    epoch: int
+    last: int
+    first: int
+
+    def plain(self) -> list[Any]:
+        """As JSON has it."""
+        return [self.producer, self.epoch, self.last, self.first]
+
+
 @dataclass(slots=True)
 class Progress:
     """All lanes and tallies of one host."""
 
     lanes: dict[LaneKey, Lane] = field(default_factory=dict)
     tallies: dict[StreamKey, Tally] = field(default_factory=dict)
-    epochs: dict[str, int] = field(default_factory=dict)
+    epochs: dict[str, list[int]] = field(default_factory=dict)
+    """Newest epoch by producer, and which of its processes: see `fleetscope.incarnations`."""
     latest: dict[str, int] = field(default_factory=dict)
-    """Newest beat's time by producer."""
+    """Newest beat's time by producer, all its processes together."""
+    restarts: list[Restart] = field(default_factory=list)
+    """Processes that began to number anew in the epoch of the one before, and are not reported yet."""
     watermark: int | None = None
 
     def take(self, pieces: Sequence[Batch]) -> None:
@@ -140,18 +158,29 @@ class Progress:
 
     def beat(self, producer: str, contract: str, clock: str, beat: Beat) -> None:
         """Enter one row of a heartbeat; a new epoch of the producer retires the lanes of the old one."""
-        if beat.epoch < self.epochs.get(producer, 0):
+        if self.is_former(producer, beat.epoch):
             return
-        if beat.epoch > self.epochs.get(producer, 0):
-            self.epochs[producer] = beat.epoch
-            for key in [k for k, lane in self.lanes.items() if k.producer == producer and lane.epoch < beat.epoch]:
-                del self.lanes[key]
+        base, newest = base_of(producer), [beat.epoch, life_of(producer)]
+        if newest != self.epochs.get(base):
+            self._begin(base, newest, producer, beat)
         self.lane(LaneKey(producer, contract, clock), beat.epoch).beats.append(beat)
         tally = self.tally(StreamKey(producer, beat.epoch, contract))
-        newest = tally.beats[-1] if tally.beats else tally.counted
-        if newest is None or newest.time < beat.time:  # a kind has a row for each clock, with the same counts
+        before = tally.beats[-1] if tally.beats else tally.counted
+        if before is None or before.time < beat.time:  # a kind has a row for each clock, with the same counts
             tally.beats.append(beat)
-        self.latest[producer] = max(beat.time, self.latest.get(producer, beat.time))
+        self.latest[base] = max(beat.time, self.latest.get(base, beat.time))
+
+    def is_former(self, producer: str, epoch: int) -> bool:
+        """Whether a later epoch or process of the producer has told of itself."""
+        return [epoch, life_of(producer)] < self.epochs.get(base_of(producer), [])
+
+    def _begin(self, base: str, newest: list[int], producer: str, beat: Beat) -> None:
+        if newest[1] > 1 and base in self.latest:
+            self.restarts.append(Restart(producer, beat.epoch, min(self.latest[base], beat.time), beat.time))
+        self.epochs[base] = newest
+        for key in [k for k, lane in self.lanes.items()
+                    if base_of(k.producer) == base and [lane.epoch, life_of(k.producer)] < newest]:
+            del self.lanes[key]
 
     def _close(self, producer: str, epoch: int, named: set[tuple[str, str]]) -> None:
         """The producer ends: lanes its last heartbeat does not name must not hold the host's watermark for ever."""
@@ -179,7 +208,7 @@ class Progress:
         highest = max(_number(ledger.max_sequence(stream)), max(tally.rejected, default=-1))
         if highest > last or (highest == last and last not in ledger.partial(stream)):
             return True
-        return self.latest[stream.producer] - beat.time >= patience_ns
+        return self.latest[base_of(stream.producer)] - beat.time >= patience_ns
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -188,6 +217,7 @@ class Progress:
                       for k, lane in sorted(self.lanes.items())],
             "tallies": [[*k, t.plain()] for k, t in sorted(self.tallies.items())],
             "epochs": self.epochs, "latest": self.latest, "watermark": self.watermark,
+            "restarts": [r.plain() for r in self.restarts],
         }
 
     @classmethod
@@ -196,4 +226,4 @@ class Progress:
         return cls(
             {LaneKey(p, c, k): Lane([Beat(*b) for b in beats], w, e) for p, c, k, beats, w, e in data["lanes"]},
             {StreamKey(p, e, c): Tally.of_plain(t) for p, e, c, t in data["tallies"]},
-            data["epochs"], data["latest"], data["watermark"])
+            data["epochs"], data["latest"], [Restart(*r) for r in data["restarts"]], data["watermark"])

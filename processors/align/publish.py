@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -10,11 +11,25 @@ import pyarrow as pa
 
 from fleetscope.contracts import CONTRACTS
 from fleetscope.contracts.batch import Batch, Header, Part, StreamKey, from_rows, record_batch
-from fleetscope.contracts.derived import ALIGNED_COUNTERS, ALIGNED_INVENTORY, ALIGNED_SPANS, COVERAGE, DEAD_LETTERS
-from fleetscope.contracts.topics import ALIGNED_TOPICS, COVERAGE_TOPIC, DEAD_LETTERS_TOPIC, SEGMENTS_TOPIC
+from fleetscope.contracts.derived import (
+    ALIGNED_COUNTERS,
+    ALIGNED_INVENTORY,
+    ALIGNED_SPANS,
+    COVERAGE,
+    DEAD_LETTERS,
+    INCIDENTS,
+)
+from fleetscope.contracts.topics import (
+    ALIGNED_TOPICS,
+    COVERAGE_TOPIC,
+    DEAD_LETTERS_TOPIC,
+    INCIDENTS_TOPIC,
+    SEGMENTS_TOPIC,
+)
+from fleetscope.incarnations import base_of
 from fleetscope.step import Output
 from processors.align.host import Host
-from processors.align.progress import Beat, LaneKey, Tally
+from processors.align.progress import Beat, LaneKey, Restart, Tally
 from processors.clocks.segments import Segment, segment_rows
 
 MARKED: Final = (ALIGNED_SPANS, ALIGNED_COUNTERS, ALIGNED_INVENTORY, COVERAGE)
@@ -98,6 +113,18 @@ def unplaced_output(host: Host, key: LaneKey, batch: Batch, reason: str) -> Outp
     }
     header = _header(host, "dead_letters", DEAD_LETTERS_TOPIC.name, 1)
     return Output(DEAD_LETTERS_TOPIC.name, Batch(header, from_rows(DEAD_LETTERS, [row])))
+
+
+def restart_output(host: Host, restart: Restart, start_ns: int, end_ns: int) -> Output:
+    """The incident of a producer that numbers anew in an epoch: between its last beat before and its first after."""
+    row: dict[str, object] = {
+        "host": host.name, "device": None, "kind": "sequence_restart", "start_ns": start_ns, "end_ns": end_ns,
+        "revision": 0, "severity": "warning",
+        "evidence": json.dumps({"producer": base_of(restart.producer), "epoch": restart.epoch,
+                                "stored_as": restart.producer, "detected_ns": end_ns}, sort_keys=True),
+    }
+    header = _header(host, "incidents", INCIDENTS_TOPIC.name, 1)
+    return Output(INCIDENTS_TOPIC.name, Batch(header, from_rows(INCIDENTS, [row])))
 
 
 def _header(host: Host, contract: str, numbered: str, rows: int, clock: str = "") -> Header:

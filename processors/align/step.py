@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fleetscope.contracts import CONTRACTS
 from fleetscope.contracts.batch import Batch, Header, StreamKey
 from fleetscope.contracts.topics import FLEET_SEGMENTS, RAW_TOPICS
+from fleetscope.incarnations import base_of
 from fleetscope.ledger import Ledger
 from fleetscope.snapshots import dump, load
 from fleetscope.step import Output, TopicPartition
@@ -30,6 +31,7 @@ from processors.align.publish import (
     coverage_row,
     marked,
     release_output,
+    restart_output,
     segment_output,
     unplaced_output,
     watermarks,
@@ -108,7 +110,8 @@ class AlignStep:
 
     def on_rejected(self, state: AlignState, header: Header) -> AlignState:
         """A message with a readable header became a dead letter: its rows are not lost without a trace."""
-        state.host(header.host).progress.tally(header.stream).refused(header.sequence, header.rows)
+        host = state.host(header.host)
+        host.progress.tally(host.lives.enter(header).stream).refused(header.sequence, header.rows)
         return state
 
     def on_end(self, state: AlignState) -> list[Output]:
@@ -179,6 +182,7 @@ class AlignStep:
         return state, []
 
     def _take(self, host: Host, batch: Batch) -> None:
+        batch = host.named(batch)
         header = batch.header
         total = header.rows if header.row0 + len(batch) <= header.rows else None
         fresh = host.ledger.add(header.stream, header.sequence, header.row0, len(batch), total)
@@ -204,12 +208,13 @@ class AlignStep:
     def _wait(self, host: Host, batch: Batch) -> None:
         header = batch.header
         key = _lane(batch)
-        if header.contract != "heartbeats" and header.epoch >= host.progress.epochs.get(header.producer, 0):
+        if header.contract != "heartbeats" and not host.progress.is_former(header.producer, header.epoch):
             host.progress.lane(key, header.epoch)  # no watermark before it was promised
         host.waiting.setdefault(key, deque()).append(batch)
 
     def _read_again(self, host: Host, batch: Batch) -> None:
         """After a restart: rows that were waiting then wait again; the rest was dealt with."""
+        batch = host.named(batch)
         if batch.origin is None:
             return
         low, high = batch.header.row0, batch.header.row0 + len(batch)
@@ -243,6 +248,14 @@ class AlignStep:
             self._forget(host)
             outputs = marked(host, outputs, host.progress.watermark)
         yield from outputs
+        yield from self._restarts(host)
+
+    def _restarts(self, host: Host) -> Iterator[Output]:
+        """Producers that numbered anew in an epoch, once fleet time has come so far."""
+        route, restarts = Route(None, host.fleet), host.progress.restarts
+        while restarts and route.decided(restarts[0].first):
+            again = restarts.pop(0)
+            yield restart_output(host, again, route.fleet_time(again.last), route.fleet_time(again.first))
 
     def _maps(self, host: Host) -> Iterator[Output]:
         """What is decided of the host's clocks."""
@@ -323,7 +336,7 @@ class AlignStep:
     def _sent(self, host: Host, batch: Batch) -> int | None:
         """When the batch was sent, on the host's clock; None: not said, or far after the last heartbeat."""
         flushed = batch.header.flushed_ticks
-        newest = host.progress.latest.get(batch.header.producer)
+        newest = host.progress.latest.get(base_of(batch.header.producer))
         if flushed is None or newest is None:
             return flushed
         return flushed if flushed - newest <= self.no_reference_s * NS else None

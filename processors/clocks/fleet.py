@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from fleetscope.contracts.batch import Batch, Header
 from fleetscope.contracts.topics import CLOCK_LINKS, FLEET_SEGMENTS
+from fleetscope.incarnations import Incarnations
 from fleetscope.ledger import Ledger
 from fleetscope.snapshots import dump, load
 from fleetscope.step import Output, TopicPartition
@@ -66,6 +67,7 @@ class FleetState:
     hosts: dict[str, HostClock] = field(default_factory=dict)
     edges: dict[tuple[str, str], Edge] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
+    lives: Incarnations = field(default_factory=Incarnations)
     next_offset: dict[TopicPartition, int] = field(default_factory=dict)
     bad_samples: int = 0
 
@@ -277,7 +279,7 @@ def _is_new(state: FleetState, batch: Batch) -> bool:
             return False
         state.next_offset[at] = max(state.next_offset.get(at, 0), batch.origin.offset + 1)
     total = header.rows if header.row0 + len(batch) <= header.rows else None
-    return bool(state.ledger.add(header.stream, header.sequence, header.row0, len(batch), total))
+    return bool(state.ledger.add(state.lives.enter(header).stream, header.sequence, header.row0, len(batch), total))
 
 
 def _other(key: tuple[str, str], name: str) -> str:
@@ -323,13 +325,14 @@ def _plain(state: FleetState) -> dict[str, Any]:
             "waiting": [[getattr(x, f) for f in Exchange.__dataclass_fields__] for x in e.waiting],
             "pair": None if e.pair is None else e.pair.plain(),
         } for _, e in sorted(state.edges.items())],
-        "ledger": state.ledger.to_plain(), "bad": state.bad_samples,
+        "ledger": state.ledger.to_plain(), "lives": state.lives.to_plain(), "bad": state.bad_samples,
         "next": [[*at, offset] for at, offset in sorted(state.next_offset.items())],
     }
 
 
 def _of_plain(data: dict[str, Any]) -> FleetState:
-    state = FleetState(ledger=Ledger.from_plain(data["ledger"]), bad_samples=data["bad"],
+    state = FleetState(ledger=Ledger.from_plain(data["ledger"]), lives=Incarnations.from_plain(data["lives"]),
+                       bad_samples=data["bad"],
                        next_offset={TopicPartition(t, p): o for t, p, o in data["next"]})
     for name, h in data["hosts"].items():
         utc = Pair.of_plain(h["utc"])

@@ -215,6 +215,7 @@ class _Maker:
                 self._down(at, NEVER, event.tail_s)
             case s.SequenceRestart():
                 self._down(at, end, 0.0, new_epoch=False)
+                self._incident("sequence_restart", at, end)
             case _:
                 raise TypeError(f"no host event: {event}")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleetscope.contracts.batch import Batch
+from fleetscope.contracts.batch import Batch, StreamKey
 from fleetscope.errors import Origin
 from processors.align.progress import END
 from tests.unit.processors.align.feeds import (
@@ -200,6 +200,58 @@ def test_rows_of_a_former_epoch_hold_the_watermark_where_their_clock_is_gone() -
     assert overtaken(new) == 0
     assert max(marks(new.outputs)) > fleet(20)
     assert len([r for r in rows_of(new.outputs, "aligned_spans") if r["clock"] == "dev0"]) == 12
+
+
+def begun_anew(*, lost_tail: bool = False) -> tuple[Feed, Feed, Batch]:
+    """A producer that numbers from 0 again in its epoch after 6 s, and one of its batches before."""
+    old = new_feed()
+    for number in range(5):
+        old.second(number)
+    sent = old.spans(RAW, 5.1, 5.2, sent_s=5.3)
+    old.give(sent)
+    if lost_tail:
+        old.spans(RAW, 5.4, sent_s=5.5)
+    old.beat(5.95)
+    new = Feed(old.step, old.state, old.device)
+    keep_fleet(new, old)
+    for number in range(6, 24):
+        new.second(number)
+    return old, new, sent
+
+
+def test_a_producer_that_numbers_anew_in_its_epoch_loses_nothing_and_is_reported() -> None:
+    old, new, sent = begun_anew()
+    redelivered = new.give(sent)
+    last = max(marks(new.outputs))
+    new.outputs += new.step.on_end(new.state)
+    stored = [(o.batch.parts[0].producer, row["start_ticks"]) for o in old.outputs + new.outputs
+              if o.batch.header.contract == "aligned_spans" for row in o.batch.rows.to_pylist()]
+    assert len(stored) == 4 * 5 + 2 + 4 * 18
+    assert {name for name, _ in stored} == {"h1/agent", "h1/agent~2"}
+    assert rows_of(redelivered, "aligned_spans") == []
+    (incident,) = rows_of(new.outputs, "incidents")
+    assert (incident["kind"], incident["device"], incident["start_ns"]) == ("sequence_restart", None, fleet(5.95))
+    assert incident["end_ns"] == fleet(6.95)
+    sums = {name: coverage(old, name) + coverage(new, name)
+            for name in ("produced_rows", "received_rows", "lost_rows", "late_rows")}
+    assert sums == {"produced_rows": 94, "received_rows": 94, "lost_rows": 0, "late_rows": 0}
+    assert fleet(20) < last < END
+    assert overtaken(new) == 0
+
+
+def test_what_was_lost_before_a_producer_numbered_anew_is_counted() -> None:
+    old, new, _ = begun_anew(lost_tail=True)
+    assert coverage(old, "lost_rows") + coverage(new, "lost_rows") == 1
+    assert max(marks(new.outputs)) > fleet(20)
+
+
+def test_a_restart_amid_a_sequence_that_begins_anew_gives_the_same_rows() -> None:
+    _, plain, _ = begun_anew()
+    state = plain.step.restore(plain.step.snapshot(plain.state))
+    assert plain.step.snapshot(state) == plain.step.snapshot(plain.state)
+    again = Feed(plain.step, state, plain.device)
+    assert rows_of(again.give(again.spans(RAW, 6.2, sent_s=6.9)), "aligned_spans") == []
+    assert state.hosts["h1"].progress.tally(StreamKey("h1/agent~2", 1, "spans")).redelivered == 1
 
 
 def other_producer(feed: Feed) -> Feed:

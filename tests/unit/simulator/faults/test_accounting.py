@@ -112,6 +112,15 @@ def test_a_sequence_restart_repeats_identities_for_other_rows() -> None:
     assert len({batch.header.epoch for batch in decoded(publications, "spans", "sim01")}) == 1
 
 
+def test_no_row_of_a_sequence_restart_is_taken_for_a_repeat() -> None:
+    publications, tallies, _ = simulated(faulty(collection={
+        "redelivered_share": 0.1, "events": [{"kind": "sequence_restart", "at_s": 1.0}]}))
+    found = accounted(publications)
+    assert found["stored"] == tallies["spans"].produced
+    assert found["redelivered"] == tallies["spans"].redelivered > 0
+    assert found["lost"] == found["dead_letter"] == 0
+
+
 def test_while_a_ring_runs_over_the_newest_rows_are_dropped_and_the_truth_has_the_time() -> None:
     settings = faulty(collection={"ring": RING, "events": [{"kind": "stall", "at_s": 0.6, "for_s": 0.6, "host": 0}]})
     publications, tallies, notes = simulated(settings)

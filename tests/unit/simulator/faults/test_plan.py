@@ -43,6 +43,7 @@ def test_an_agent_that_crashed_is_another_process_with_the_next_epoch() -> None:
 def test_a_sequence_restart_keeps_the_epoch() -> None:
     made = plan(collection=[{"kind": "sequence_restart", "at_s": 3}])
     assert (made.run(5 * NS).number, made.run(5 * NS).epoch) == (1, 0)
+    assert {incident.kind for incident in made.incidents} == {"host_silent", "sequence_restart"}
 
 
 def test_a_suspended_host_sleeps_between_two_flushes_and_records_nothing_across_it() -> None:
