@@ -33,11 +33,13 @@ OPEN: Final = 1 << 62
 class Assumptions:
     """What is believed of a class of clocks. ``curvature_per_s`` None: the rate may kink (disciplined clocks).
 
-    Both hold for the difference of two clocks, and so are the sum of what each of them may do.
+    Both hold for the difference of two clocks, and so are the sum of what each of them may do. 0.5 ppm/s: crystals of
+    0.5 ppm/K that both warm by 0.5 K/s, in opposite directions. Five times less would narrow bounds by 0.05 µs over
+    PCIe and 0.2 µs over a network.
     """
 
     rho: float = 100e-6
-    curvature_per_s: float | None = 0.1e-6
+    curvature_per_s: float | None = 0.5e-6
 
     @property
     def curvature_per_ns(self) -> float | None:
