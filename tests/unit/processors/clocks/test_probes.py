@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fleetscope.contracts.batch import from_rows
 from fleetscope.contracts.raw import CLOCK_SAMPLES
+from processors.clocks.hull import OPEN, Node
 from processors.clocks.probes import (
     Exchange,
+    arrivals,
     assumptions_for,
     exchanges,
     local_to_remote,
     remote_to_local,
     tick_ns,
 )
+from processors.clocks.state import Rate
 
 NS = 1_000_000_000
 
@@ -103,3 +109,42 @@ def test_a_stamp_of_the_local_clock_after_the_batch_was_sent_is_left() -> None:
                               "local_after_ticks": 5 * 10**9 + 100, "local_hz": 10**9, "remote_hz": 10**9}
     assert exchanges(from_rows(CLOCK_SAMPLES, [row]), sent=10**9) == ([], 1)
     assert exchanges(from_rows(CLOCK_SAMPLES, [row]), sent=6 * 10**9)[1] == 0
+
+
+STAMPS = st.one_of(st.integers(1_000, 4_000), st.sampled_from([0, None, -1, 1 << 61, -(1 << 62), 20 * 10**9]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.fixed_dictionaries({
+    "kind": st.sampled_from(["exchange", "exchange", "exchange", "rate", "not_before", "not_after", "other"]),
+    "remote_clock": st.sampled_from(["dev0", "dev1"]), "remote_host": st.sampled_from([None, "h2"]),
+    "local_before_ticks": st.integers(900, 1_100), "remote_first_ticks": STAMPS, "remote_last_ticks": STAMPS,
+    "local_after_ticks": STAMPS, "remote_hz": st.sampled_from([NS, 100_000_000, 19_200_000]),
+    "rate_ppb": st.sampled_from([None, -5_000])}), max_size=12), st.sampled_from([None, 2_500]))
+def test_compiled_conversion_makes_the_nodes_of_the_literal_one(
+        changes: list[dict[str, Any]], sent: int | None) -> None:
+    rows = from_rows(CLOCK_SAMPLES, [row(**change) for change in changes])
+    literal, _ = exchanges(rows, sent)
+    found, bad = arrivals(rows, sent)
+    nodes = [(p.remote_clock, p.remote_host, p.remote_hz, n) for p, each in found.items() for n in each
+             if isinstance(n, Node) and not n.is_half]
+    assert Counter(nodes) == Counter(
+        (e.remote_clock, e.remote_host, e.remote_hz, remote_to_local(e)) for e in literal)
+    assert bad == len(changes) - sum(len(each) for each in found.values())
+
+
+def test_rows_of_other_kinds_become_constraints_and_changes_of_rate() -> None:
+    rows = from_rows(CLOCK_SAMPLES, [
+        row(kind="not_before", local_after_ticks=None), row(kind="not_after"),
+        row(kind="not_after", local_before_ticks=2_000, local_after_ticks=None),
+        row(kind="rate", rate_ppb=-400_000_000, local_after_ticks=None), row(kind="rate"), row(kind="unheard of")])
+    found, bad = arrivals(rows)
+    assert bad == 2
+    assert list(found.values()) == [[
+        Node(70, 989, OPEN, 1_000), Rate(70, -400_000_000, 1_000), Node(70, -OPEN, 2_011, 2_000),
+        Node(70, -OPEN, 3_011, 3_000)]]
+
+
+def test_the_local_clock_has_to_count_ns() -> None:
+    rows = from_rows(CLOCK_SAMPLES, [row(local_hz=1_000_000)])
+    assert arrivals(rows) == ({}, 1)
