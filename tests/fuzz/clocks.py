@@ -28,7 +28,7 @@ def main() -> int:
         made = world(rng, rules)
         stream = arrivals(made, rng)
         segments, pair = fit(made, stream, rng, rules, restarts=number % 4 == 0)
-        found = judge(made, segments, [a.local for a in stream], rng)
+        found = judge(made, segments, [a.local for a in stream], rng, rows=100)
         counts.update({"worlds": 1, "rows": found.rows, "bounded": found.bounded, "outside": len(found.outside),
                        "breaks": len(made.broken), **pair.counts})
         counts["worlds_outside"] += bool(found.outside)
