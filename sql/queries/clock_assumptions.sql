@@ -14,7 +14,7 @@
 --   rate_p50_ppm [ppm]: median rate against nominal; null: the inventory does not state the clock's hz, or fewer than two points
 --   rate_max_ppm [ppm]: largest distance from nominal, to be compared with rho (100)
 --   change_p50_ppm_per_s [ppm/s]: median change of the rate
---   change_max_ppm_per_s [ppm/s]: largest, to be compared with A (0.1)
+--   change_max_ppm_per_s [ppm/s]: largest, to be compared with A (0.5)
 --   noise_ppm [ppm]: how far a rate can be off, from the bounds of both points (in the mean)
 --   noise_ppm_per_s [ppm/s]: likewise a change of rate
 WITH

@@ -9,8 +9,8 @@ import pytest
 
 from bench.clocks.baselines import METHODS, WINDOW, Lines, Readings, last_two, readings, snapshot, trimmed_window
 from bench.clocks.compare import OURS, compare_case
-from bench.clocks.document import BEGIN, END, replaced, text
-from bench.clocks.probes import pcie
+from bench.clocks.document import BEGIN, END, PAGE, TITLES, replaced, text
+from bench.clocks.probes import CASES, pcie
 from bench.clocks.section import SHORT, clock_methods
 from bench.sections import Bench, Options
 
@@ -125,3 +125,13 @@ def test_the_page_has_the_figures_with_units_and_never_rounds_up_to_all() -> Non
     assert replaced(page, figures) == f"before\n{BEGIN}\n\n{text(figures)}\n{END}\nafter\n"
     with pytest.raises(ValueError, match="lacks"):
         replaced("nothing", figures)
+
+
+def test_the_page_shows_every_method_for_every_pair_of_clocks() -> None:
+    assert TITLES.keys() == CASES.keys()
+    shown = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+    tables = shown.split("### ")[1:]
+    assert [table.splitlines()[0] for table in tables] == list(TITLES.values())
+    for table in tables:
+        assert [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ")][1:] == [
+            f"| {name}" for name in (OURS, *METHODS)]
