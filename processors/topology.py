@@ -34,6 +34,7 @@ from processors.bottleneck.step import BottleneckStep
 from processors.causality.step import CausalityStep
 from processors.clocks.fleet import FleetClockStep
 from processors.clocks.pair import PairRules
+from processors.silence.step import SilenceStep
 from processors.windows.step import WindowsStep
 from processors.writer import Target
 
@@ -69,6 +70,8 @@ def windows_step(settings: PipelineSettings) -> WindowsStep:
 STEPS: Final = (
     StepSpec("fleet_clocks", lambda s: FleetClockStep(rules=_rules(s)),
              "host clocks to fleet time: election, slewed UTC map, host-to-host bounds", commit_interval_s=0.2),
+    StepSpec("silence", lambda s: SilenceStep(),
+             "which hosts are silent, by the time of the others", commit_interval_s=0.2),
     StepSpec("align", lambda s: AlignStep(rules=_rules(s), lateness_s=s.allowed_lateness_s),
              "every row gets its fleet time and an error bound, once"),
     StepSpec("windows", windows_step, "every nanosecond of a device's window in exactly one state"),

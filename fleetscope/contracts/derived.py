@@ -282,8 +282,19 @@ TELEMETRY: Final = Contract(
     "The pipeline's own metrics.", time_column="time_ns",
 )
 
+SILENCES: Final = Contract(
+    "silences", 1,
+    (
+        Column("state", SYMBOL, "silent: beats stay away; gone: for so long that nobody waits for it any more; ended: it "
+               "had closed, and nobody waits for batches on their way any more; back: it is heard again"),
+        Column("last_ticks", INT, "its newest beat before, on its reference clock", "ticks"),
+        Column("now_ticks", INT, "what its clock shows by now, by the time of the others", "ticks"),
+    ),
+    "What the other hosts' time says of a host that is silent.", time_column="now_ticks",
+)
+
 ALIGNED: Final = (ALIGNED_SPANS, ALIGNED_COUNTERS, ALIGNED_PROFILES, ALIGNED_INVENTORY, ALIGNED_MARKS,
                   ALIGNED_HEARTBEATS)
 DERIVED: Final = (SEGMENTS, WINDOWS, VERDICTS, INCIDENTS, CAUSALITY_VIOLATIONS, COVERAGE, DEAD_LETTERS, TELEMETRY)
-REQUESTS: Final = (LATE_WINDOWS,)
-"""What steps ask of each other: not stored."""
+REQUESTS: Final = (LATE_WINDOWS, SILENCES)
+"""What steps ask of and tell each other: not stored."""

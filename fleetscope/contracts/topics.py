@@ -13,6 +13,7 @@ from fleetscope.contracts.derived import (
     INCIDENTS,
     LATE_WINDOWS,
     SEGMENTS,
+    SILENCES,
     TELEMETRY,
     VERDICTS,
     WINDOWS,
@@ -35,7 +36,9 @@ class Topic:
     doc: str = ""
 
 
-RAW_TOPICS: Final = {c.name: Topic(f"raw.{c.name}", (c.name,), doc=c.doc) for c in RAW}
+_BESIDE: Final = {HEARTBEATS.name: (SILENCES.name,)}
+"""What steps say in a log of producers."""
+RAW_TOPICS: Final = {c.name: Topic(f"raw.{c.name}", (c.name, *_BESIDE.get(c.name, ())), doc=c.doc) for c in RAW}
 CLOCK_LINKS: Final = Topic("raw.clock_links", (CLOCK_SAMPLES.name, HEARTBEATS.name), partitions=1,
                            doc="Host-to-host exchanges and each host's reading of UTC, for the one fleet clock step.")
 ALIGNED_TOPICS: Final = {

@@ -61,6 +61,11 @@ class Host:
     """Next sequence of derived topics."""
     bits: dict[str, int] = field(default_factory=dict)
     """Width of the counters that the inventory states."""
+    silences: list[tuple[str, int, int]] = field(default_factory=list)
+    """What others say of its silence and fleet time has not reached yet: see `quiet`."""
+    silent_ns: int | None = None
+    silent_told_ns: int = 0
+    """Since when the host is silent, and when that could be told, in fleet time."""
     samples_through: int | None = None
     bad_samples: int = 0
     gathering: int = 0
@@ -93,7 +98,7 @@ class Host:
                        for k, c in self.clocks.items()},
             "waiting": [[o.topic, o.partition, o.offset, rows] for o, rows in sorted(waiting.items(), key=_by_origin)],
             "sequences": self.sequences, "samples_through": self.samples_through, "bad_samples": self.bad_samples,
-            "bits": self.bits,
+            "bits": self.bits, "silences": self.silences, "silent": [self.silent_ns, self.silent_told_ns],
         }
 
     @classmethod
@@ -102,6 +107,8 @@ class Host:
         host = cls(data["name"], fleet, Ledger.from_plain(data["ledger"]), Incarnations.from_plain(data["lives"]),
                    progress=Progress.of_plain(data["progress"]), sequences=data["sequences"],
                    samples_through=data["samples_through"], bad_samples=data["bad_samples"], bits=data["bits"])
+        host.silences = [(state, last, now) for state, last, now in data["silences"]]
+        host.silent_ns, host.silent_told_ns = data["silent"]
         for name, (plain, producer, segments, closed, sealed, epoch) in data["clocks"].items():
             pair = Pair.of_plain(plain)
             made = SegmentMap((Segment.of_plain(s) for s in segments), pair.bits)

@@ -73,6 +73,17 @@ class Measuring:
             self._advance_to(name, clock, None)
         host.samples_through = END
 
+    def give_up(self, host: Host, sent: int) -> None:
+        """The host is silent, and was not heard after host time ``sent``: what it sent until then waits no longer for
+        the samples that would have followed."""
+        self.advance(host)
+        through = sent + round(self.rules.limit_s * NS)
+        for name, clock in host.clocks.items():
+            if not clock.closed:
+                advance(clock.pair, through, self._rules(name))
+        if host.samples_through is None or host.samples_through < through:
+            host.samples_through = through
+
     def decided(self, host: Host) -> Iterator[tuple[str, list[Segment]]]:
         """New pieces by clock; they stand in the clocks' maps."""
         for name, clock in host.clocks.items():

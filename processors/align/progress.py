@@ -170,6 +170,11 @@ class Progress:
             tally.beats.append(beat)
         self.latest[base] = max(beat.time, self.latest.get(base, beat.time))
 
+    def passes(self, time: int) -> None:
+        """The host's clock shows ``time`` by now, though it says nothing."""
+        for base, latest in self.latest.items():
+            self.latest[base] = max(latest, time)
+
     def is_former(self, producer: str, epoch: int) -> bool:
         """Whether a later epoch or process of the producer has told of itself."""
         return [epoch, life_of(producer)] < self.epochs.get(base_of(producer), [])
@@ -178,6 +183,8 @@ class Progress:
         if newest[1] > 1 and base in self.latest:
             self.restarts.append(Restart(producer, beat.epoch, min(self.latest[base], beat.time), beat.time))
         self.epochs[base] = newest
+        if beat.time < self.latest.get(base, beat.time):  # the host's clock began again
+            self.latest[base] = beat.time
         for key in [k for k, lane in self.lanes.items()
                     if base_of(k.producer) == base and [lane.epoch, life_of(k.producer)] < newest]:
             del self.lanes[key]
@@ -208,7 +215,9 @@ class Progress:
         highest = max(_number(ledger.max_sequence(stream)), max(tally.rejected, default=-1))
         if highest > last or (highest == last and last not in ledger.partial(stream)):
             return True
-        return self.latest[base_of(stream.producer)] - beat.time >= patience_ns
+        latest = self.latest[base_of(stream.producer)]
+        return latest - beat.time >= patience_ns or (
+            latest < beat.time and self.is_former(stream.producer, stream.epoch))  # of before the host began again
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""

@@ -115,16 +115,20 @@ def unplaced_output(host: Host, key: LaneKey, batch: Batch, reason: str) -> Outp
     return Output(DEAD_LETTERS_TOPIC.name, Batch(header, from_rows(DEAD_LETTERS, [row])))
 
 
-def restart_output(host: Host, restart: Restart, start_ns: int, end_ns: int) -> Output:
-    """The incident of a producer that numbers anew in an epoch: between its last beat before and its first after."""
-    row: dict[str, object] = {
-        "host": host.name, "device": None, "kind": "sequence_restart", "start_ns": start_ns, "end_ns": end_ns,
-        "revision": 0, "severity": "warning",
-        "evidence": json.dumps({"producer": base_of(restart.producer), "epoch": restart.epoch,
-                                "stored_as": restart.producer, "detected_ns": end_ns}, sort_keys=True),
-    }
+def incident_output(host: Host, kind: str, start_ns: int, end_ns: int | None, severity: str, evidence: str, *,
+                    revision: int = 0) -> Output:
+    """An incident of the host itself."""
+    row: dict[str, object] = {"host": host.name, "device": None, "kind": kind, "start_ns": start_ns, "end_ns": end_ns,
+                              "revision": revision, "severity": severity, "evidence": evidence}
     header = _header(host, "incidents", INCIDENTS_TOPIC.name, 1)
     return Output(INCIDENTS_TOPIC.name, Batch(header, from_rows(INCIDENTS, [row])))
+
+
+def restart_output(host: Host, restart: Restart, start_ns: int, end_ns: int) -> Output:
+    """The incident of a producer that numbers anew in an epoch: between its last beat before and its first after."""
+    evidence = {"producer": base_of(restart.producer), "epoch": restart.epoch, "stored_as": restart.producer,
+                "detected_ns": end_ns}
+    return incident_output(host, "sequence_restart", start_ns, end_ns, "warning", json.dumps(evidence, sort_keys=True))
 
 
 def _header(host: Host, contract: str, numbered: str, rows: int, clock: str = "") -> Header:

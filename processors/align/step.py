@@ -22,6 +22,7 @@ from fleetscope.incarnations import base_of
 from fleetscope.ledger import Ledger
 from fleetscope.snapshots import dump, load
 from fleetscope.step import Output, TopicPartition
+from processors.align import quiet
 from processors.align.host import Host
 from processors.align.mapping import Route, aligned
 from processors.align.measured import RAW_CLOCK, Measuring
@@ -96,7 +97,10 @@ class AlignStep:
         if batch.header.contract == "segments":
             return self._take_fleet(state, name, batch)
         host = state.host(name)
-        if _read_before(state, batch):
+        if batch.header.contract == "silences":
+            if not _read_before(state, batch):
+                quiet.take(host, batch, self._measuring())
+        elif _read_before(state, batch):
             self._read_again(host, batch)
         else:
             self._take(host, batch)
@@ -249,6 +253,7 @@ class AlignStep:
             outputs = marked(host, outputs, host.progress.watermark)
         yield from outputs
         yield from self._restarts(host)
+        yield from quiet.incidents(host)
 
     def _restarts(self, host: Host) -> Iterator[Output]:
         """Producers that numbered anew in an epoch, once fleet time has come so far."""

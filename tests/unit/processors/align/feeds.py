@@ -84,6 +84,13 @@ class Feed:
                 for contract, clock in kinds]
         return self.give(self.batch("heartbeats", rows, RAW, now))
 
+    def silence(self, state: str, last: float, now: float) -> list[Output]:
+        """What the other hosts say of h1."""
+        rows = from_rows(CONTRACTS["silences"], [{"state": state, "last_ticks": host(last), "now_ticks": host(now)}])
+        sequence = self.batches["silences"]
+        self.batches["silences"] += 1
+        return self.give(Batch(Header("silences", 1, "h1", "silence", 0, sequence, 1), rows))
+
     def second(self, number: float, *, samples: bool = True) -> None:
         """A second of an ordinary host: samples, a span on each clock, a heartbeat, fleet time up to now."""
         if samples:

@@ -1,0 +1,1 @@
+"""Which hosts are silent, told by the time of the others."""
