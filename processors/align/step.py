@@ -38,9 +38,10 @@ from processors.align.publish import (
     watermarks,
 )
 from processors.clocks.compose import beyond
+from processors.clocks.emission import segments_by_host
 from processors.clocks.fixed import ONE_Q32
 from processors.clocks.pair import PairRules
-from processors.clocks.segments import Segment, SegmentMap, segments_of
+from processors.clocks.segments import Segment, SegmentMap
 
 VERSION: Final = 2
 NS: Final = 1_000_000_000
@@ -95,7 +96,7 @@ class AlignStep:
         """Take a raw batch, or segments of the fleet clock step."""
         name = batch.header.host
         if batch.header.contract == "segments":
-            return self._take_fleet(state, name, batch)
+            return self._take_fleet(state, batch)
         host = state.host(name)
         if batch.header.contract == "silences":
             if not _read_before(state, batch):
@@ -172,18 +173,20 @@ class AlignStep:
 
     # taking
 
-    def _take_fleet(self, state: AlignState, name: str, batch: Batch) -> tuple[AlignState, list[Output]]:
+    def _take_fleet(self, state: AlignState, batch: Batch) -> tuple[AlignState, list[Output]]:
         header = batch.header
         total = header.rows if header.row0 + len(batch) <= header.rows else None
         fresh = state.fleet_ledger.add(header.stream, header.sequence, header.row0, len(batch), total)
-        fleet = state.fleet.setdefault(name, SegmentMap())
+        outputs: list[Output] = []
         for start, stop in fresh:
-            fleet.extend(segments_of(batch.rows.slice(start - header.row0, stop - start)))
-        if name in state.hosts:
-            return state, list(self._settle(state.hosts[name]))
-        if fleet.segments:
-            fleet.forget_before(fleet.segments[-1].valid_from - FOREIGN_NS)
-        return state, []
+            for name, segments in segments_by_host(batch.rows.slice(start - header.row0, stop - start)):
+                fleet = state.fleet.setdefault(name, SegmentMap())
+                fleet.extend(segments)
+                if name in state.hosts:
+                    outputs += self._settle(state.hosts[name])
+                else:
+                    fleet.forget_before(fleet.segments[-1].valid_from - FOREIGN_NS)
+        return state, outputs
 
     def _take(self, host: Host, batch: Batch) -> None:
         batch = host.named(batch)

@@ -38,4 +38,5 @@ class TestAlign(StepSuite):
     def case(self) -> Case:
         step = AlignStep()
         segments = replay(FleetClockStep(), [batch for _, batch in links()])
-        return Case(step, [*((o.topic, o.batch) for o in segments), *(m for m in published() if m[0] in step.inputs)])
+        broadcast = [(o.topic, o.batch) for o in segments if o.topic in step.broadcast]
+        return Case(step, [*broadcast, *(m for m in published() if m[0] in step.inputs)])

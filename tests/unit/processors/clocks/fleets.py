@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,7 +12,8 @@ from typing import Any
 from fleetscope.contracts.batch import Batch, Header, from_rows
 from fleetscope.contracts.raw import CLOCK_SAMPLES, HEARTBEATS
 from fleetscope.step import Output
-from processors.clocks.segments import Segment, SegmentMap, segments_of
+from processors.clocks.emission import segments_by_host
+from processors.clocks.segments import Segment, SegmentMap
 
 NS = 1_000_000_000
 UTC_START = 1_790_000_000 * NS
@@ -90,7 +92,9 @@ def maps(outputs: Iterable[Output]) -> dict[str, SegmentMap]:
     """What the step published, by host."""
     found: dict[str, SegmentMap] = {}
     for output in outputs:
-        found.setdefault(output.batch.header.host, SegmentMap()).extend(segments_of(output.batch.rows))
+        if output.batch.header.contract == "segments":
+            for host, segments in segments_by_host(output.batch.rows):
+                found.setdefault(host, SegmentMap()).extend(segments)
     return found
 
 
@@ -98,9 +102,17 @@ def references(outputs: Iterable[Output]) -> dict[str, set[str]]:
     """Reference hosts by host."""
     found: dict[str, set[str]] = {}
     for output in outputs:
-        words = set(output.batch.rows.column("target_host").to_pylist())
-        found.setdefault(output.batch.header.host, set()).update(words)
+        if output.batch.header.contract == "segments":
+            columns = (output.batch.rows.column(name).to_pylist() for name in ("host", "target_host"))
+            for host, reference in zip(*columns, strict=True):
+                found.setdefault(host, set()).add(reference)
     return found
+
+
+def incidents(outputs: Iterable[Output]) -> list[dict[str, Any]]:
+    """Rows of incidents, evidence decoded."""
+    rows = [row for o in outputs if o.batch.header.contract == "incidents" for row in o.batch.rows.to_pylist()]
+    return [{**row, "evidence": json.loads(row["evidence"])} for row in rows]
 
 
 def piece_at(segments: SegmentMap, raw: int) -> Segment:

@@ -101,13 +101,15 @@ def accounted(publications: Sequence[Publication]) -> dict[str, int]:
         if p.topic == "raw.clock_links":
             links, outputs = fleet.on_batch(links, batch)
             for output in outputs:
-                hosts, out = align.on_batch(hosts, output.batch)
-                note(out)
+                if output.topic in align.broadcast:
+                    hosts, out = align.on_batch(hosts, output.batch)
+                    note(out)
         else:
             hosts, out = align.on_batch(hosts, batch)
             note(out)
     for output in fleet.on_end(links):
-        hosts, out = align.on_batch(hosts, output.batch)
-        note(out)
+        if output.topic in align.broadcast:
+            hosts, out = align.on_batch(hosts, output.batch)
+            note(out)
     note(align.on_end(hosts))
     return found
