@@ -57,7 +57,8 @@ def _clocks(to: Console, clocks: Mapping[str, Any]) -> None:
     heads = [Head("pair"), *(Head(words, number=True) for words in (
         "error p50", "p99", "max", "bound p50", "bound p99", "truth inside", "no bound"))]
     show(to, [*heads, Head("steps found")], rows, title="Clock error against truth, and the bound stated (µs)",
-         caption=f"causes placed after their effects beyond both bounds: {clocks['causality_inversions_unflagged']:,}")
+         caption="causes placed after their effects beyond both bounds and not flagged: "
+                 f"{clocks['causality_inversions_unflagged']:,}")
     to.print()
 
 
