@@ -184,12 +184,13 @@ def _place(pair: Pair, node: Node, agreeing: int, rules: PairRules) -> None:
             pair.note("outlier", suspect.x, suspect.local)
             pair.suspect = None
     reason = pair.forced or ("stuck" if agreeing == 0 else _why_new(pair, node, rules))
+    if reason is None and pair.standing:
+        reason = "step"  # it may have gone on at any time since, however little it lost
     if reason is None:
-        pair.standing = False
         _accept(pair, node)
     elif reason == "stuck" and pair.standing:
         stand(pair, node)
-    elif agreeing == 1 and pair.forced is None and reason != "stuck":
+    elif agreeing == 1 and pair.forced is None and reason != "stuck" and not pair.standing:
         pair.suspect = node
     else:
         start_epoch(pair, node, reason, rules)

@@ -293,3 +293,16 @@ def test_any_stamps_whatever_end_with_a_map_or_without_one(
     assert len(pair.take()) < 5_000
     again = Pair.of_plain(pair.plain())
     assert again.plain() == pair.plain()
+
+
+def test_a_clock_that_stood_gets_no_bound_from_when_it_stood_however_little_it_lost() -> None:
+    stood = HOST_START + 10 * NS
+    stream = [n for n in probes(Model(), random.Random(16), 0, 10, burst=8) if n.local < stood]
+    still = [stream[-1]._replace(lo=at, hi=at + 900, local=at + 900, at=at + 900)
+             for at in range(stood, stood + 40_000, 5_000)]
+    lost = still[-1].local - (HOST_START + stream[-1].x - Model().start_ns) + 60_000
+    after = [n._replace(x=n.x - lost) for n in probes(Model(), random.Random(17), 11, 20, burst=8)]
+    pair = fitted(Model(), [*stream, *still, *after], RULES)
+    assert pair.counts == {"stuck": 1, "step": 1}
+    bounded = [s for s in pair.segments if s.err_ns is not None and s.valid_to > still[-1].x]
+    assert min(s.valid_from for s in bounded) >= after[0].x
