@@ -195,3 +195,27 @@ HOST_COUNTERS: Final = (*CPU, *MEMORY, *PRESSURE, *INTERRUPTS, *NETWORK, *BLOCK,
 """Every counter the agent reads from a host."""
 
 BY_NAME: Final = {d.name: d for d in HOST_COUNTERS}
+
+ACCELERATOR: Final = (
+    _gauge("engine_active", "share", "time with work since the last reading; instance: engine or copy direction",
+           "device"),
+    _gauge("power_w", "W", "drawn, mean of 100 ms", "device"),
+    _gauge("temperature_c", "degC", "of the chip", "device"),
+    _gauge("clock_mhz", "MHz", "of the engines", "device"),
+    _gauge("throttle_reasons", "bits", "1: power limit, 2: heat; since the last reading", "device"),
+)
+"""Gauges that every accelerator is read by under these names, whoever made it."""
+
+NO_NUMBERS: Final = ("missing", "sentinel", "saturated", "stuck", "reset", "jitter")
+"""Statuses of readings that say nothing of how much was counted. What wrapped does, at the register's width."""
+
+KNOWN: Final = BY_NAME | {d.name: d for d in ACCELERATOR}
+"""Counters whose meaning does not depend on who publishes them."""
+
+UNIT_LIMITS: Final[dict[str, tuple[float, float]]] = {
+    "share": (0.0, 1.01), "%": (0.0, 101.0), "flag": (0.0, 1.0), "bits": (0.0, 2.0 ** 53), "W": (0.0, 1e5),
+    "degC": (-60.0, 200.0), "MHz": (0.0, 1e5), "GT/s": (0.0, 1e3), "lanes": (0.0, 32.0), "B": (0.0, 2.0 ** 60),
+    "requests": (0.0, 2.0 ** 53),
+}
+"""What a gauge can show at all, by unit, both ends included. Shares may be rounded up by 1 %; chips are made for −55 °C
+to 175 °C; a link has at most 32 lanes; no device draws 100 kW, and no chip is clocked at 100 GHz."""

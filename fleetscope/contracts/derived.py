@@ -121,8 +121,8 @@ WINDOWS: Final = Contract(
         Column("lost_rows", INT, "rows published and never received", minimum=0),
         Column("redelivered_rows", INT, "repeats recognised and dropped", minimum=0),
         Column("coverage", FLOAT, "share of the window's rows and time that is known", "0..1"),
-        Column("counter_errors", INT, "works whose stated work at its peak takes longer than they did", nullable=True,
-               minimum=0),
+        Column("counter_errors", INT, "works whose stated work at its peak takes longer than they did, and readings of "
+               "counters of the device that are no numbers", nullable=True, minimum=0),
     ),
     "Time accounting of one device in one window; the states add up to window_ns exactly.",
     time_column="window_start_ns",

@@ -13,6 +13,7 @@ from fleetscope.contracts import CONTRACTS
 from fleetscope.contracts.batch import Batch, record_batch
 from fleetscope.contracts.codec import MAX_FLEET_NS
 from fleetscope.contracts.derived import ALIGNMENTS
+from processors.align.readings import judged
 from processors.clocks.fixed import Ints
 from processors.clocks.segments import NO_BOUND, Mapped, SegmentMap
 
@@ -80,6 +81,8 @@ def aligned(pieces: Sequence[tuple[Batch, Route]]) -> pa.RecordBatch:
     raw, target = CONTRACTS[contract], CONTRACTS[f"aligned_{contract}"]
     rows = pieces[0][0].rows if len(pieces) == 1 else pa.concat_batches([batch.rows for batch, _ in pieces])
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    if contract == "counters":
+        columns |= judged(columns)
     starts = columns[str(raw.time_column)].to_numpy()
     ends = starts + columns[raw.duration_column].to_numpy() if raw.duration_column else starts
     mapped = _mapped(pieces, starts, ends)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from fleetscope.contracts.batch import Batch
+from fleetscope.contracts.counters import NO_NUMBERS
 from fleetscope.contracts.derived import ALIGNED_INVENTORY, ALIGNED_SPANS, COVERAGE
 from fleetscope.store.abstract import Parameter, Store
 from processors.revise.rebuild import History, batch_of
@@ -45,6 +46,11 @@ _RECEIVED: Final = "\nUNION ALL\n".join(f"""
 SELECT intDiv({time}, {{window:Int64}}) * {{window:Int64}} AS window_start, count() AS rows, min({time}) AS first_row
 FROM {table} WHERE host = {{host:String}} AND {time} >= {{begin:Int64}} AND {time} < {{end:Int64}}
 GROUP BY window_start""" for table, time in _TIMES.items())
+_NO_NUMBERS: Final = f"""
+SELECT intDiv(time_ns, {{window:Int64}}) * {{window:Int64}} AS window_start, device, count() AS rows FROM counters
+WHERE host = {{host:String}} AND device IS NOT NULL AND status IN {NO_NUMBERS}
+    AND time_ns >= {{begin:Int64}} AND time_ns < {{end:Int64}}
+GROUP BY window_start, device"""
 _EARLIER_ROW: Final = "\nUNION ALL\n".join(
     f"(SELECT 1 FROM {table} WHERE host = {{host:String}} AND {time} < {{begin:Int64}} LIMIT 1)"
     for table, time in _TIMES.items())
@@ -97,7 +103,8 @@ class Archive:
         steps = [(row["job"], row["rank"]) for row in self._rows(_STEPS, known)]
         runs = [*((start, start + self.step.window_ns) for start in earlier), (begin_ns, end_ns)]
         return History(host, list(self._batches(known, runs)), received, None if before else first_ns,
-                       sorted(devices | last.keys()), steps, earlier)
+                       sorted(devices | last.keys()), steps, earlier,
+                       [(row["window_start"], row["device"], row["rows"]) for row in self._rows(_NO_NUMBERS, known)])
 
     def _batches(self, known: dict[str, Parameter], runs: Sequence[tuple[int, int]]) -> Iterable[Batch]:
         touching, parameters = [], dict(known)

@@ -29,7 +29,8 @@ class History:
     ``batches``: aligned spans, inventory and coverage that the run needs, coverage in the order it was counted;
     ``received``: rows by window start. ``first_ns``: the host's first row if the run holds it, None if it is earlier.
     From before the run: ``devices`` met, ``steps`` (job, rank) that marked steps, ``earlier`` starts of the windows
-    in which devices worked last, oldest first (their spans are in ``batches`` too).
+    in which devices worked last, oldest first (their spans are in ``batches`` too). ``no_numbers``: readings that are
+    none, by window start and device.
     """
 
     host: str
@@ -39,6 +40,7 @@ class History:
     devices: Sequence[str] = ()
     steps: Sequence[tuple[str | None, int | None]] = ()
     earlier: Sequence[int] = ()
+    no_numbers: Sequence[tuple[int, str, int]] = ()
 
 
 def batch_of(contract: Contract, host: str, rows: pa.Table, sequence: int) -> Batch:
@@ -80,6 +82,8 @@ def recompute(history: History, windows: Sequence[AskedWindow], step: WindowsSte
         own = coverage.get(window.start_ns, [0, 0, 0, 0])
         host.coverage = {window.start_ns: [a + b for a, b in zip(own, window.other, strict=True)]}
         host.received = {window.start_ns: history.received.get(window.start_ns, 0)}
+        host.no_numbers = {window.start_ns: {device: rows for start, device, rows in history.no_numbers
+                                             if start == window.start_ns}}
         found += _closed(host, history.host, rows, window, step.window_ns)
     return found
 

@@ -40,6 +40,7 @@ def close_window(host: Host, name: str, rows: HostRows, start_ns: int, stop_ns: 
     known_share = max(known[1] - known[0], 0) / (stop_ns - start_ns)
     if not host.inventory.devices:
         _take_out(host, start_ns, start_ns)
+        _no_numbers(host, start_ns)
         host.last, host.edge_ns = [], stop_ns
         return []
     counts, by_producers = _counts(host, start_ns, start_ns)
@@ -47,8 +48,10 @@ def close_window(host: Host, name: str, rows: HostRows, start_ns: int, stop_ns: 
         _remember(host, start_ns, [max(known_to_ns, start_ns), 0, 0, *_NO_COVERAGE])
     coverage = coverage_share(counts, by_producers, known_share)
     result = []
+    no_numbers = _no_numbers(host, start_ns)
     for device in sorted(host.inventory.devices):
         row = _device_row(host, device, seen, start_ns, stop_ns, known, words)
+        row["counter_errors"] += no_numbers.get(device, 0)
         row |= {"host": name, "device": device, "window_start_ns": start_ns, "window_ns": stop_ns - start_ns,
                 "revision": host.offset, **counts, "coverage": coverage}
         result.append(row)
@@ -102,6 +105,13 @@ def _take_out(host: Host, start_ns: int, through_ns: int) -> tuple[int, list[int
     own = host.coverage.pop(start_ns, list(_NO_COVERAGE))
     others = [host.coverage.pop(key) for key in [k for k in host.coverage if k <= through_ns]]
     return received, own, [sum(column) for column in zip(_NO_COVERAGE, *others, strict=True)]
+
+
+def _no_numbers(host: Host, start_ns: int) -> dict[str, int]:
+    """Take out readings of the window that are no numbers, by device, and forget those of windows before it."""
+    for key in [key for key in host.no_numbers if key < start_ns]:
+        del host.no_numbers[key]
+    return host.no_numbers.pop(start_ns, {})
 
 
 def _counts(host: Host, start_ns: int, through_ns: int) -> tuple[dict[str, int], int]:

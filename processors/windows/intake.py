@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fleetscope.contracts.batch import Batch, StreamKey
+from fleetscope.contracts.counters import NO_NUMBERS
 from fleetscope.ledger import Ledger
 from fleetscope.step import TopicPartition
 from processors.windows import inventory, late
@@ -20,6 +21,7 @@ CLOSED: Final = 1 << 62
 """The watermark of a host that sends no more."""
 
 SPANS: Final = "aligned_spans"
+COUNTERS: Final = "aligned_counters"
 COVERAGE: Final = "coverage"
 INVENTORY: Final = "aligned_inventory"
 
@@ -76,12 +78,27 @@ def _count(host: Host, batch: Batch, new: Bools, window_ns: int, max_span_ns: in
     else:
         times = ints(batch.rows.column("time_ns"), 0)[new]
         host.last_end_ns = max(host.last_end_ns, int(times.max()) + 1)
+        if contract == COUNTERS:
+            _count_no_numbers(host, batch, new, window_ns)
         if contract == INVENTORY:
             chosen = batch.rows.filter(pa.array(new)) if not new.all() else batch.rows
             host.announced.extend(inventory.entries(Batch(batch.header, chosen)))
             late.note_facts(host, int(times.min()), window_ns)
     _count_times(host, times, window_ns)
     return int(times.max())
+
+
+def _count_no_numbers(host: Host, batch: Batch, new: Bools, window_ns: int) -> None:
+    """Count readings of devices that are no numbers. Late ones belong to windows that are accounted for again."""
+    codes, words = batch.symbols("status")
+    poor = np.isin(codes.to_numpy(), [code for code, word in enumerate(words.to_pylist()) if word in NO_NUMBERS]) & new
+    if not poor.any():
+        return
+    rows = batch.rows.filter(pa.array(poor))
+    for device, time_ns in zip(rows.column("device").to_pylist(), rows.column("time_ns").to_pylist(), strict=True):
+        if device is not None and (host.edge_ns is None or time_ns >= host.edge_ns):
+            counts = host.no_numbers.setdefault(time_ns // window_ns * window_ns, {})
+            counts[device] = counts.get(device, 0) + 1
 
 
 def _count_times(host: Host, times: Ints, window_ns: int) -> None:

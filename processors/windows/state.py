@@ -27,8 +27,8 @@ _SCALARS: Final = ("watermarks", "edge_ns", "known_from_ns", "last_end_ns", "ali
 class Host:
     """One host. ``edge_ns`` is the start of the next window to close, None before the first row was placed.
 
-    ``received`` counts rows and ``coverage`` [received, dropped, lost, redelivered] of producers, by window start;
-    ``late`` and ``repeated`` rows wait for the next window to be told. ``last`` holds the last window's rows, so that
+    By window start ``received`` counts rows, ``coverage`` [received, dropped, lost, redelivered] of producers, and
+    ``no_numbers`` readings that are none, by device. ``late`` and ``repeated`` rows wait for the next window to be told. ``last`` holds the last window's rows, so that
     what comes after a host closed can still be told. ``alive_ns`` is the highest ordinary watermark of any topic.
 
     For windows that are asked for again: ``issued`` is the highest revision given, ``requests`` the next number,
@@ -45,6 +45,7 @@ class Host:
     alive_ns: int = 0
     received: dict[int, int] = field(default_factory=dict)
     coverage: dict[int, list[int]] = field(default_factory=dict)
+    no_numbers: dict[int, dict[str, int]] = field(default_factory=dict)
     late: int = 0
     repeated: int = 0
     sequence: int = 0
@@ -123,6 +124,7 @@ def _positions(values: dict[TopicPartition, int]) -> list[list[Any]]:
 def _host_plain(host: Host) -> dict[str, Any]:
     return {name: getattr(host, name) for name in _SCALARS} | {
         "received": _pairs(host.received), "coverage": _pairs(host.coverage), "told": _pairs(host.told),
+        "no_numbers": [[start, sorted(host.no_numbers[start].items())] for start in sorted(host.no_numbers)],
         "announced": sorted(host.announced),
         "step_ranks": sorted(host.step_ranks), "step_jobs": sorted(host.step_jobs), "ledger": host.ledger.to_plain(),
         "devices": {name: [device.job, device.rank] for name, device in host.inventory.devices.items()},
@@ -135,6 +137,7 @@ def _host(plain: dict[str, Any]) -> Host:
                           plain["numbers"], plain["since"])
     scalars = {name: plain[name] for name in _SCALARS}
     return Host(**scalars, received=dict(plain["received"]), coverage=dict(plain["coverage"]), told=dict(plain["told"]),
+                no_numbers={start: dict(counts) for start, counts in plain["no_numbers"]},
                 inventory=inventory, announced=[tuple(entry) for entry in plain["announced"]],
                 step_ranks={tuple(pair) for pair in plain["step_ranks"]}, step_jobs=set(plain["step_jobs"]),
                 ledger=Ledger.from_plain(plain["ledger"]))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from fleetscope.contracts.counters import PCI, CounterDescriptor, Kind, Payload, Viewpoint
+from fleetscope.contracts.counters import ACCELERATOR, PCI, CounterDescriptor, Kind, Payload, Viewpoint
 from fleetscope.errors import UsageError
 from simulator.machine import Machine
 
@@ -22,8 +23,9 @@ def _gauge(name: str, unit: str, doc: str, viewpoint: Viewpoint = "device") -> C
     return _of(name, unit, doc, kind="gauge", viewpoint=viewpoint)
 
 
+_GAUGES: Final = {d.name: replace(d, period_s=_PERIOD_S) for d in ACCELERATOR}
 ENGINES: Final = (
-    _gauge("engine_active", "share", "time with work since the last reading; instance: engine or copy direction"),
+    _GAUGES["engine_active"],
     _of("sram_conflict_cycles", "cycles", "on-chip accesses that waited for a bank", 48, multiplexed=True),
     _of("stall_cycles", "cycles", "engines waited; instance: memory, spill, dma", 48, multiplexed=True),
     _of("spill_bytes", "B", "moved because on-chip memory was full", payload="payload"),
@@ -47,12 +49,7 @@ LINK: Final = (
     _of("fabric_tx_bytes", "B", "sent to peers over their own links", payload="payload"),
 )
 """With those of `fleetscope.contracts.counters.PCI`, which the agent reads from real hosts under the same names."""
-STATE: Final = (
-    _gauge("power_w", "W", "drawn, mean of 100 ms"),
-    _gauge("temperature_c", "degC", "of the chip"),
-    _gauge("clock_mhz", "MHz", "of the engines"),
-    _gauge("throttle_reasons", "bits", "1: power limit, 2: heat; since the last reading"),
-)
+STATE: Final = tuple(_GAUGES[name] for name in ("power_w", "temperature_c", "clock_mhz", "throttle_reasons"))
 HOST: Final = (
     _gauge("requests_running", "requests", "being served; instance: rank", "host"),
     _gauge("requests_waiting", "requests", "queued; instance: rank", "host"),

@@ -74,7 +74,7 @@ CREATE TABLE IF NOT EXISTS windows
     lost_rows              Int64                            CODEC(ZSTD(1)) COMMENT 'rows published and never received',
     redelivered_rows       Int64                            CODEC(ZSTD(1)) COMMENT 'repeats recognised and dropped',
     coverage               Float64                          CODEC(ZSTD(1)) COMMENT 'share of the window''s rows and time that is known [0..1]',
-    counter_errors         Nullable(Int64)                  CODEC(ZSTD(1)) COMMENT 'works whose stated work at its peak takes longer than they did',
+    counter_errors         Nullable(Int64)                  CODEC(ZSTD(1)) COMMENT 'works whose stated work at its peak takes longer than they did, and readings of counters of the device that are no numbers',
     input_partition        Int32                            CODEC(ZSTD(1)) COMMENT 'partition of the message',
     input_offset           Int64                            CODEC(Delta(8), ZSTD(1)) COMMENT 'offset of the message',
     ingested_at            DateTime64(3, 'UTC')             DEFAULT now64(3) CODEC(Delta(8), ZSTD(1)) COMMENT 'when the row was stored; retention counts from here',

@@ -38,7 +38,11 @@ def history_of(feed: Feed, begin_ns: int) -> History:
             received.update(time // 1000 * 1000 for time in times)
             seen += times
     earlier = range(min(received), begin_ns, 1000)
-    return History(feed.host, batches, received, None if min(seen) < begin_ns else min(seen), earlier=earlier)
+    poor = Counter((row["time_ns"] // 1000 * 1000, row["device"]) for batch in batches
+                   if batch.header.contract == "aligned_counters" for row in batch.rows.to_pylist()
+                   if row["status"] == "sentinel" and row["device"])
+    return History(feed.host, batches, received, None if min(seen) < begin_ns else min(seen), earlier=earlier,
+                   no_numbers=[(*key, rows) for key, rows in sorted(poor.items())])
 
 
 def in_time(feed: Feed) -> list[Row]:

@@ -112,7 +112,8 @@ def busy_host(feed: Feed, seed: int, until: int, stride: int = 250, close: bool 
             rows["host"].append(span("host_api", begin + rng.randrange(100), 5, None, rank=rank))
         for part in rows.values():
             feed.spans(*part)
-        feed.send("aligned_counters", [counter(begin + d) for d in (10, 110, 210)])
+        feed.send("aligned_counters", [counter(begin + d, device=device, status=status) for d, device, status in (
+            (10, None, "sentinel"), (110, "dev0", "wrapped"), (150, "dev0", "sentinel"), (210, "dev1", "ok"))])
         end = begin + stride
         if end % 500 == 0:
             lost = 3 if end == 1500 else 0

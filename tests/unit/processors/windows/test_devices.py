@@ -8,7 +8,7 @@ import pytest
 
 from fleetscope.contracts.derived import STATE_NAMES
 from processors.windows.pcie import Link
-from tests.unit.processors.windows.hosts import Feed, fact, span
+from tests.unit.processors.windows.hosts import Feed, counter, fact, span
 from tests.unit.processors.windows.test_closing import STEP, kernel, rows_of, run
 
 
@@ -208,3 +208,26 @@ def test_a_span_of_absurd_length_is_cut_and_does_not_hold_its_message_for_ever()
     feed.spans(kernel(100, 2**61))
     feed.mark(1000)
     assert run(feed)[0]["kernel_unattributed_ns"] == 900
+
+
+def test_readings_that_are_no_numbers_are_counted_for_their_device_and_window() -> None:
+    feed = Feed()
+    feed.spans(kernel(100), span("engine:matrix", 200, 10, "dev1"))
+    feed.send("aligned_counters", [
+        *(counter(300 + n, device="dev0", status=status) for n, status in enumerate(
+            ("ok", "wrapped", "missing", "sentinel", "saturated", "stuck", "reset", "jitter"))),
+        counter(400, device=None, status="sentinel"), counter(1_200, device="dev1", status="stuck")])
+    feed.spans(kernel(2_100))
+    feed.mark(3_000)
+    found = {(row["device"], row["window_start_ns"]): row["counter_errors"] for row in run(feed)}
+    assert {key: errors for key, errors in found.items() if errors} == {("dev0", 0): 6, ("dev1", 1_000): 1}
+    assert len(found) == 6
+
+
+def test_a_late_reading_that_is_no_number_is_left_to_the_window_that_is_asked_for_again() -> None:
+    feed = Feed()
+    feed.spans(kernel(100), kernel(1_100))
+    feed.mark(1_000)
+    feed.send("aligned_counters", [counter(300, device="dev0", status="sentinel")])
+    feed.mark(2_000)
+    assert [row["counter_errors"] for row in run(feed)] == [0, 0]
