@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.counters.descriptors import BY_NAME, PERIOD_NS, device_descriptors
+from simulator.counters.descriptors import PERIOD_NS, device_descriptors
 from simulator.counters.ops import ACTIVE, COLUMN, COLUMNS, Ops, busy_ns, no_ops, totals_at
-from simulator.counters.readings import Readings
-from simulator.counters.registers import GROUPS, seen, shown, turns
+from simulator.counters.readings import Readings, Sheet
+from simulator.counters.registers import GROUPS, seen, turns
 from simulator.machine import Machine
 from simulator.physics.pcie import Link
 from simulator.physics.power import HEAT_LIMITED, INLET_C, POWER_LIMITED
@@ -19,6 +19,7 @@ from simulator.physics.roofline import peak_hbm_bytes_per_s
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 JITTER_NS: Final = 2_000_000
 """Readings come up to this much before their round time: the agent's timer and the bus."""
@@ -128,18 +129,19 @@ class DeviceCounters:
         edges = np.unique(np.concatenate([np.array([to_ns], np.int64), times, turns(self._edge_ns, to_ns)]))
         totals = np.column_stack([totals_at(edges, found) + self._retired, self._dma_at(edges, series)])
         shared = self._count_shared(edges, totals)
-        readings = Readings()
-        for at, place in zip(times.tolist(), np.searchsorted(edges, times).tolist(), strict=True):
-            self._exact(readings, at, totals[place, :-1] - self._zero)
-            self._shared(readings, at, shared[place])
-            busy = busy_ns(self._read_ns, at, found) / max(at - self._read_ns, 1)
-            self._engines(readings, at, busy)
-            self._bus(readings, at, events, idle=not busy.any())
-            self._gauges(readings, at, series)
-            self._read_ns = at
+        sheet = Sheet(times.tolist(), self._names)
+        places = np.searchsorted(edges, times)
+        self._exact(sheet, totals[places, :-1] - self._zero)
+        self._shared(sheet, shared[places])
+        bounds = np.concatenate([[self._read_ns], times])
+        busy = busy_ns(bounds, found) / np.maximum(np.diff(bounds), 1)[:, None]
+        self._engines(sheet, busy)
+        self._bus(sheet, times, events, np.asarray(busy.any(axis=1)))
+        self._gauges(sheet, times.tolist(), series)
+        self._read_ns = int(bounds[-1])
         self._errors = [before + len(times) for before, times in zip(self._errors, events.kinds(), strict=True)]
         self._end(found, series, to_ns)
-        return readings
+        return sheet.readings()
 
     def reset(self) -> None:
         """The device lost its counts at the last call's ``to_ns``: driver reload, hot plug."""
@@ -188,64 +190,60 @@ class DeviceCounters:
         self._seen, self._before, self._edge_ns = result[-1].copy(), totals[-1].copy(), int(edges[-1])
         return np.asarray(result * GROUPS)
 
-    def _exact(self, readings: Readings, at: int, totals: Ints) -> None:
+    def _exact(self, sheet: Sheet, totals: Ints) -> None:
         for counter, instance, columns in _EXACT:
-            self._raw(readings, at, counter, instance, int(sum(totals[COLUMN[column]] for column in columns)))
-        moved = int(totals[COLUMN["read_bytes"]] + totals[COLUMN["write_bytes"]])
-        self._raw(readings, at, "hbm_channel_bytes", "mean", moved // self._machine.hbm_channels)
+            sheet.raw(counter, instance, totals[:, [COLUMN[column] for column in columns]].sum(axis=1))
+        moved = totals[:, COLUMN["read_bytes"]] + totals[:, COLUMN["write_bytes"]]
+        sheet.raw("hbm_channel_bytes", "mean", moved // self._machine.hbm_channels)
 
-    def _shared(self, readings: Readings, at: int, estimates: Ints) -> None:
-        for (counter, instance, column, _), estimate in zip(_SHARED, estimates.tolist(), strict=True):
-            if column.endswith("_ns"):
-                estimate = int(estimate) * round(self._machine.clock_mhz) // 1_000
-            self._raw(readings, at, counter, instance, int(estimate))
+    def _shared(self, sheet: Sheet, estimates: Ints) -> None:
+        mhz = round(self._machine.clock_mhz)
+        for index, (counter, instance, column, _) in enumerate(_SHARED):
+            counts = estimates[:, index]
+            if column.endswith("_ns"):  # cycles, without leaving 64 bits
+                counts = counts // 1_000 * mhz + counts % 1_000 * mhz // 1_000
+            sheet.raw(counter, instance, counts)
 
-    def _engines(self, readings: Readings, at: int, busy: Floats) -> None:
-        for instance, share in zip(ACTIVE, busy.tolist(), strict=True):
-            self._value(readings, at, "engine_active", share, instance)
+    def _engines(self, sheet: Sheet, busy: Floats) -> None:
+        for index, instance in enumerate(ACTIVE):
+            sheet.value("engine_active", busy[:, index].tolist(), instance)
 
-    def _bus(self, readings: Readings, at: int, events: LinkEvents, *, idle: bool) -> None:
+    def _bus(self, sheet: Sheet, times: Ints, events: LinkEvents, busy: Bools) -> None:
         replays, correctable, nonfatal = (
-            before + int(np.searchsorted(times, at, side="right"))
-            for before, times in zip(self._errors, events.kinds(), strict=True))
-        self._raw(readings, at, "pcie_replays", None, replays)
-        self._raw(readings, at, "pci_aer_correctable", "BadTLP", correctable)
-        self._raw(readings, at, "pci_aer_nonfatal", "CmpltTO", nonfatal)
-        sleeps = idle and self._machine.pcie_idle_gt_s > 0
-        speed = min(self._machine.pcie_idle_gt_s, self.link.gt_s) if sleeps else self.link.gt_s
-        self._value(readings, at, "pci_link_width", float(self.link.lanes))
-        self._value(readings, at, "pci_link_speed", speed)
+            before + np.searchsorted(found, times, side="right")
+            for before, found in zip(self._errors, events.kinds(), strict=True))
+        sheet.raw("pcie_replays", None, replays)
+        sheet.raw("pci_aer_correctable", "BadTLP", correctable)
+        sheet.raw("pci_aer_nonfatal", "CmpltTO", nonfatal)
+        link, idle_gt_s = self.link, self._machine.pcie_idle_gt_s
+        asleep = min(idle_gt_s, link.gt_s) if idle_gt_s > 0 else link.gt_s
+        sheet.value("pci_link_width", [float(link.lanes)] * len(times))
+        sheet.value("pci_link_speed", [link.gt_s if works else asleep for works in busy.tolist()])
 
-    def _gauges(self, readings: Readings, at: int, series: Series) -> None:
+    def _gauges(self, sheet: Sheet, times: list[int], series: Series) -> None:
         """The latest that the device has measured itself, with the noise of its sensors."""
-        self._latest(series, at)
-        mhz, watts, celsius, reasons = self._state
-        noise = self._noise.standard_normal(3).tolist()
-        self._value(readings, at, "power_w", round(watts * (1.0 + POWER_NOISE * noise[0]), 3))
-        self._value(readings, at, "temperature_c", float(round(celsius + TEMPERATURE_NOISE_C * noise[1])))
-        self._value(readings, at, "clock_mhz", round(mhz * (1.0 + CLOCK_NOISE * noise[2]), 3))
-        self._value(readings, at, "throttle_reasons", float(reasons))
+        states = [self._latest(series, at) for at in times]
+        noise = self._noise.standard_normal((len(times), 3)).tolist()
+        drawn = list(zip(states, noise, strict=True))
+        sheet.value("power_w", [round(watts * (1.0 + POWER_NOISE * n[0]), 3) for (_, watts, _, _), n in drawn])
+        sheet.value("temperature_c", [float(round(celsius + TEMPERATURE_NOISE_C * n[1]))
+                                      for (_, _, celsius, _), n in drawn])
+        sheet.value("clock_mhz", [round(mhz * (1.0 + CLOCK_NOISE * n[2]), 3) for (mhz, _, _, _), n in drawn])
+        sheet.value("throttle_reasons", [float(reasons) for _, _, _, reasons in states])
 
-    def _latest(self, series: Series, at: int) -> None:
+    def _latest(self, series: Series, at: int) -> tuple[float, float, float, int]:
+        """Clock, power, temperature and reasons of throttling as of a time, which are kept."""
         row = int(np.searchsorted(series.time_ns, at, side="right")) - 1
         if row >= 0:
             celsius, throttled = float(series.temperature_c[row]), bool(series.throttled_ns[row] > 0)
             hot = celsius > self._machine.throttle_c - HYSTERESIS_C
             self._state = (float(series.clock_mhz[row]), float(series.power_w[row]), celsius,
                            (HEAT_LIMITED if hot else POWER_LIMITED) if throttled else 0)
+        return self._state
 
     def _end(self, found: Ops, series: Series, to_ns: int) -> None:
         over = found.end <= self._read_ns
-        self._retired += found.amounts[over].sum(axis=0)
+        self._retired += (found.amounts if over.all() else found.amounts[over]).sum(axis=0)
         self._open = found.take(~over)
         self._dma_ns += sum(self._dma_waited(series).tolist())
         self._latest(series, to_ns)
-
-    def _raw(self, readings: Readings, at: int, counter: str, instance: str | None, count: int) -> None:
-        if counter in self._names:
-            raw, full = shown(count, BY_NAME[counter])
-            readings.add(at, counter, instance, raw=raw, status="saturated" if full else "ok")
-
-    def _value(self, readings: Readings, at: int, counter: str, value: float, instance: str | None = None) -> None:
-        if counter in self._names:
-            readings.add(at, counter, instance, value=value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,6 +44,8 @@ class Ops:
 
     def join(self, other: Ops) -> Ops:
         """Both."""
+        if not len(self):
+            return other
         return Ops(*(np.concatenate([getattr(self, field.name), getattr(other, field.name)])
                      for field in fields(self)))
 
@@ -108,38 +111,48 @@ class Ledger:
 
 def totals_at(at: Ints, found: Ops) -> Ints:
     """(times, COLUMNS) that ops had amounted to by each time; those under way by their share of time, rounded down."""
-    result = _ended_by(at, found)
-    for queue in range(QUEUES):
-        mine = found.take(found.queue == queue)
-        if not len(mine):
-            continue
-        mine = mine.take(np.argsort(mine.start, kind="stable"))
-        latest = np.searchsorted(mine.start, at, side="left") - 1
-        running = np.flatnonzero((latest >= 0) & (mine.end[latest] > at))
-        op = latest[running]
-        share = (at[running] - mine.start[op]) / (mine.end[op] - mine.start[op])
-        result[running] += np.floor(mine.amounts[op] * share[:, None]).astype(np.int64)
-    return np.asarray(result)
-
-
-def _ended_by(at: Ints, found: Ops) -> Ints:
-    """(times, COLUMNS) of the ops that had ended by each of ascending times: sums between neighbours, added up."""
     order = np.argsort(at, kind="stable")
-    bins = np.searchsorted(at[order], found.end, side="left")
-    summed = np.zeros((len(at) + 1, len(COLUMNS)), np.int64)
-    if len(found) and (bins[1:] >= bins[:-1]).all():  # in order of their ends, as records come
-        heads = np.flatnonzero(np.concatenate([[True], bins[1:] != bins[:-1]]))
-        summed[bins[heads]] = np.add.reduceat(found.amounts, heads, axis=0)
-    else:
-        np.add.at(summed, bins, found.amounts)
     result = np.empty((len(at), len(COLUMNS)), np.int64)
-    result[order] = np.cumsum(summed[:-1], axis=0)
+    result[order] = _totals(at[order], found.start, found.end, found.amounts)
     return result
 
 
-def busy_ns(low: int, high: int, found: Ops) -> Ints:
-    """Time in ``[low, high)`` with an op of each of `ACTIVE`, at most all of it where ops of two queues overlap."""
-    covered = np.maximum(np.minimum(found.end, high) - np.maximum(found.start, low), 0)
-    summed = np.zeros(len(ACTIVE), np.int64)
-    np.add.at(summed, found.active, covered)
-    return np.minimum(summed, high - low)
+@numba.njit(cache=True)
+def _totals(at: Ints, start: Ints, end: Ints, amounts: Ints) -> Ints:
+    """`totals_at` for ascending times."""
+    times, columns = len(at), amounts.shape[1]
+    ended = np.zeros((times, columns), np.int64)
+    running = np.zeros((times, columns), np.int64)
+    for op in range(len(start)):
+        place = np.searchsorted(at, end[op])
+        if place < times:
+            for column in range(columns):
+                ended[place, column] += amounts[op, column]
+        place -= 1
+        while place >= 0 and at[place] > start[op]:
+            share = (at[place] - start[op]) / (end[op] - start[op])
+            for column in range(columns):
+                running[place, column] += np.int64(np.floor(amounts[op, column] * share))
+            place -= 1
+    for place in range(1, times):
+        for column in range(columns):
+            ended[place, column] += ended[place - 1, column]
+    return ended + running
+
+
+def busy_ns(edges: Ints, found: Ops) -> Ints:
+    """(periods, ACTIVE) time with an op between neighbouring of ascending ``edges``, at most all of the period where
+    ops of two queues overlap."""
+    return np.minimum(_busy(edges, found.start, found.end, found.active), np.diff(edges)[:, None])
+
+
+@numba.njit(cache=True)
+def _busy(edges: Ints, start: Ints, end: Ints, active: Ints) -> Ints:
+    periods = len(edges) - 1
+    summed = np.zeros((periods, len(ACTIVE)), np.int64)
+    for op in range(len(start)):
+        place = max(np.searchsorted(edges, start[op], side="right") - 1, 0)
+        while place < periods and edges[place] < end[op]:
+            summed[place, active[op]] += max(min(end[op], edges[place + 1]) - max(start[op], edges[place]), 0)
+            place += 1
+    return summed

@@ -26,6 +26,14 @@ def shown(count: int, descriptor: CounterDescriptor) -> tuple[int, bool]:
     return count & ((1 << min(descriptor.width_bits, _WIDEST)) - 1), False
 
 
+def all_shown(counts: Ints, descriptor: CounterDescriptor) -> tuple[list[int], list[bool]]:
+    """`shown` of each of several counts."""
+    if descriptor.kind == "saturating":
+        full = counts >= descriptor.top
+        return np.minimum(counts, descriptor.top).tolist(), full.tolist()
+    return (counts & ((1 << min(descriptor.width_bits, _WIDEST)) - 1)).tolist(), [False] * len(counts)
+
+
 def turns(low: int, high: int) -> Ints:
     """Ends of turns in ``(low, high]``."""
     first = low // SLICE_NS + 1

@@ -47,7 +47,7 @@ class CounterFaults:
         if device is None:
             return rows
         changes = [(number, change) for number, change in enumerate(self.plan.counters) if change.device == device]
-        gone = np.array([not self.plan.present(device, int(at)) for at in at_ns], dtype=np.bool_)
+        gone = ~self.plan.present(device, at_ns)
         touched = any(((at_ns >= change.start_ns) & (at_ns < change.end_ns)).any() for _, change in changes)
         if not (touched or gone.any()):
             return rows

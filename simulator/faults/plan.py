@@ -122,9 +122,12 @@ class HostPlan:
         return at_ns >= self.run(flush_ns).start_ns and not any(
             not down.forgets and down.start_ns < at_ns < down.end_ns for down in self.downs)
 
-    def present(self, device: int, at_ns: int) -> bool:
-        """Whether a device is on the bus."""
-        return not any(start <= at_ns < end for start, end in self.gone.get(device, ()))
+    def present(self, device: int, at_ns: Ints | int) -> NDArray[np.bool_]:
+        """When of the given times a device is on the bus."""
+        mask = np.ones(np.shape(at_ns), dtype=np.bool_)
+        for start, end in self.gone.get(device, ()):
+            mask &= (np.asarray(at_ns) < start) | (np.asarray(at_ns) >= end)
+        return mask
 
     def dark(self) -> tuple[Interval, ...]:
         """When nobody answers another host's probes."""
