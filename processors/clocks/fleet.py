@@ -29,7 +29,7 @@ from processors.clocks.probes import Exchange, assumptions_for, exchanges, local
 
 VERSION: Final = 2
 UTC_CLOCK: Final = "realtime"
-RUN_SLACK_NS: Final = 5 * NS
+RUN_SLACK_NS: Final = 2 * NS
 """A stretch that begins this long before a clock's new run may belong to it."""
 
 
@@ -239,7 +239,8 @@ class FleetClockStep:
                 break
             membership.cut_run(state, group, sink)
             grid.cell(state, group, sink)
-            membership.review(state, group, sink)
+            if not flush:
+                membership.review(state, group, sink)
             self._hurry_silent(state, group)
             if group.number in state.groups:
                 grid.await_links(state, group)
@@ -289,10 +290,9 @@ def _adopt(state: FleetState, edge: Edge, host: HostClock) -> None:
     if not edge.stretches:
         return
     stretch, remote = edge.stretches[-1], edge.remote == host.name
-    if len(edge.stretches) == 1 and stretch.run(remote) == host.top_run:
-        return
     began = _fleet_time(state.hosts[edge.other(host.name)], stretch.span(not remote)[0])
-    if began is None or host.run_since is None or began < host.run_since - RUN_SLACK_NS:
+    slack = RUN_SLACK_NS if len(edge.stretches) > 1 else 0  # the first one began with the link, not with a break
+    if began is None or host.run_since is None or began < host.run_since - slack:
         return
     if remote:
         stretch.remote_run, edge.runs = host.top_run, (host.top_run, edge.runs[1])
@@ -308,4 +308,4 @@ def _is_new(state: FleetState, batch: Batch) -> bool:
             return False
         state.next_offset[at] = max(state.next_offset.get(at, 0), batch.origin.offset + 1)
     total = header.rows if header.row0 + len(batch) <= header.rows else None
-    return bool(state.ledger.add(header.stream, header.sequence, header.row0, len(batch), total))
+    return bool(state.ledger.add(state.lives.enter(header).stream, header.sequence, header.row0, len(batch), total))

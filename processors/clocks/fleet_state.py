@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleetscope.incarnations import Incarnations
 from fleetscope.ledger import Ledger
 from fleetscope.step import TopicPartition
 from processors.clocks.links import Edge, Key
@@ -155,6 +156,7 @@ class FleetState:
     edges: dict[Key, Edge] = field(default_factory=dict)
     groups: dict[int, Group] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
+    lives: Incarnations = field(default_factory=Incarnations)
     next_offset: dict[TopicPartition, int] = field(default_factory=dict)
     bad_samples: int = 0
     groups_made: int = 0
@@ -188,14 +190,16 @@ class FleetState:
         return {"hosts": [h.plain() for h in self.hosts.values()],
                 "edges": [e.plain() for e in self.edges.values()],
                 "groups": [g.plain() for g in self.groups.values()],
-                "ledger": self.ledger.to_plain(), "bad": self.bad_samples, "made": self.groups_made,
+                "ledger": self.ledger.to_plain(), "lives": self.lives.to_plain(), "bad": self.bad_samples,
+                "made": self.groups_made,
                 "sequences": self.sequences,
                 "next": [[*at, offset] for at, offset in sorted(self.next_offset.items())]}
 
     @classmethod
     def of_plain(cls, data: dict[str, Any]) -> FleetState:
         """From ``plain``."""
-        state = cls(ledger=Ledger.from_plain(data["ledger"]), bad_samples=data["bad"], groups_made=data["made"],
+        state = cls(ledger=Ledger.from_plain(data["ledger"]), lives=Incarnations.from_plain(data["lives"]),
+                    bad_samples=data["bad"], groups_made=data["made"],
                     sequences=dict(data["sequences"]),
                     next_offset={TopicPartition(t, p): o for t, p, o in data["next"]})
         state.hosts = {h["name"]: HostClock.of_plain(h) for h in data["hosts"]}

@@ -28,8 +28,9 @@ class Host:
     """One host. ``edge_ns`` is the start of the next window to close, None before the first row was placed.
 
     By window start ``received`` counts rows, ``coverage`` [received, dropped, lost, redelivered] of producers, and
-    ``no_numbers`` readings that are none, by device. ``late`` and ``repeated`` rows wait for the next window to be told. ``last`` holds the last window's rows, so that
-    what comes after a host closed can still be told. ``alive_ns`` is the highest ordinary watermark of any topic.
+    ``no_numbers`` readings that are none, by device. ``late`` and ``repeated`` rows wait for the next window to tell
+    them. ``last`` holds the last window's rows, so that what comes after a host closed can still be told. ``alive_ns``
+    is the highest ordinary watermark of any topic.
 
     For windows that are asked for again: ``issued`` is the highest revision given, ``requests`` the next number,
     ``asked_last`` whether the last window was asked for, ``seen`` the last offset with rows by topic, ``losses``
