@@ -67,15 +67,15 @@ class Nominal:
         slowest = min((c.ppb for c in self.changes if c.ppb < 0), default=0)
         return -(-NS * PPB * ticks // (self.hz * (PPB + slowest)))
 
-    def change(self, x: int, ppb: int) -> int:
+    def change(self, x: int, ppb: int, grain: int = 1) -> int:
         """The rate changes at ``x``, later than every change before; the possible error of this in ns.
 
-        The tick in which it changed was begun at one rate and ended at the other.
+        The ``grain`` ticks, shown as one, in which it changed were begun at one rate and ended at the other.
         """
         before = self.changes[-1].ppb if self.changes else 0
         self.changes.append(Change(x, self.time(x), ppb))
         slow, fast = sorted((PPB + before, PPB + ppb))
-        return NS * PPB * (fast - slow) // (self.hz * slow * fast) + 2
+        return NS * PPB * grain * (fast - slow) // (self.hz * slow * fast) + 2
 
     def restart(self, x: int) -> None:
         """The counter was set to ``x``; it keeps its rate."""

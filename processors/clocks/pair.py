@@ -236,7 +236,7 @@ def _change_rate(pair: Pair, rate: Rate, rules: PairRules) -> None:
     if changes and x <= changes[-1].x:
         pair.note("disordered", rate.x, rate.local)
         return
-    pair.widen(pair.nominal.change(x, rate.ppb))
+    pair.widen(pair.nominal.change(x, rate.ppb, pair.coarse))
 
 
 def _take_half(pair: Pair, half: Node, rules: PairRules) -> None:

@@ -144,13 +144,16 @@ class Pair:
     @property
     def tick_ns(self) -> int:
         """By how much a stamp may lag: a tick, or the grain of a counter that advances by several, rounded up."""
+        return self.nominal.longest_ns(self.coarse)
+
+    @property
+    def coarse(self) -> int:
+        """By how many ticks the counter advances at a time, as far as its stamps show."""
         probes, _, _, grain, regular_ns = self.grain
-        tick = self.nominal.longest_ns(1)
         if probes < 4 or grain <= 1:
-            return tick
-        coarse = self.nominal.longest_ns(grain)
+            return 1
         # Probes as regular as the stamps show their own rhythm, not the counter's.
-        return coarse if regular_ns * 2 < coarse else tick
+        return grain if regular_ns * 2 < self.nominal.longest_ns(grain) else 1
 
     def note(self, reason: str, x: int, local: int) -> None:
         """Count what happened, and keep it as an event."""
