@@ -21,7 +21,7 @@ from simulator.engine.layout import (
     TEMPERATURE_C,
     THROTTLED_NS,
 )
-from simulator.engine.program import LAUNCH, Ints, Program
+from simulator.engine.program import LAUNCH, NONE, Ints, Program
 from simulator.engine.world import DeviceSpans
 from simulator.engine.world import Readings as Measured
 from simulator.physics.lower import QUANTITIES
@@ -58,10 +58,9 @@ class DeviceMeter:
 
     def given(self, program: Program) -> None:
         """A program that the device was given."""
-        launched = program.kind == LAUNCH
-        quantities = np.zeros((int(launched.sum()), len(QUANTITIES)), dtype=np.int64) \
-            if program.quantities is None else program.quantities[launched]
-        self._ledger.give(program.queue[launched], quantities)
+        quantities = np.zeros((len(program), len(QUANTITIES)), dtype=np.int64) \
+            if program.quantities is None else program.quantities
+        self._ledger.give(np.where(program.kind == LAUNCH, program.queue, NONE), quantities)
 
     @property
     def steady(self) -> bool:

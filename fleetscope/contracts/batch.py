@@ -119,19 +119,18 @@ def record_batch(contract: Contract, columns: dict[str, pa.Array], rows: int) ->
 
     Raises KeyError for a column the contract does not have, ValueError for a missing column that must not be null.
     """
-    schema = contract.schema()
-    unknown = columns.keys() - set(schema.names)
+    unknown = columns.keys() - {column.name for column in contract.columns}
     if unknown:
         raise KeyError(f"{contract.name} has no column {sorted(unknown)[0]}")
     arrays = []
-    for field in schema:
-        array = columns.get(field.name)
+    for column in contract.columns:
+        array = columns.get(column.name)
         if array is None:
-            if not field.nullable and rows:
-                raise ValueError(f"{contract.name}.{field.name} must be given")
-            array = pa.nulls(rows, field.type)
+            if not column.nullable and rows:
+                raise ValueError(f"{contract.name}.{column.name} must be given")
+            array = pa.nulls(rows, column.type)
         arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, schema=contract.schema())
 
 
 def symbol_array(values: list[str | None]) -> pa.Array:

@@ -80,33 +80,40 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._given: list[list[Ints]] = [[] for _ in range(QUEUES)]
-        """By queue: parts in order, joined only when records come."""
+        self._given: list[tuple[Ints, Ints]] = []
+        """Parts in order, put apart by queue only when records come."""
+        self._waiting = [np.zeros((0, len(QUANTITIES)), np.int64) for _ in range(QUEUES)]
+        """By queue, in order."""
 
     def give(self, queue: Ints, quantities: Ints) -> None:
-        """Ops of a program in the order of its launches: their queues and (ops, QUANTITIES)."""
-        for code in range(QUEUES):
-            mine = queue == code
-            if mine.any():
-                self._given[code].append(quantities[mine])
+        """Ops of a program in the order of its launches: their queues and (ops, QUANTITIES); of no queue: no op."""
+        self._given.append((queue, quantities))
 
     def take(self, queue: Ints) -> Ints:
         """Quantities of records in the order they ended; raises ValueError where more ended than were given."""
+        self._sort()
         result = np.zeros((len(queue), len(QUANTITIES)), np.int64)
-        for code in range(QUEUES):
+        for code, waiting in enumerate(self._waiting):
             mine = np.flatnonzero(queue == code)
-            if not len(mine):
-                continue
-            given = np.concatenate(self._given[code]) if self._given[code] else result[:0]
-            if len(mine) > len(given):
-                raise ValueError(f"{len(mine)} ops of queue {code} ended, {len(given)} were given")
-            result[mine] = given[:len(mine)]
-            self._given[code] = [given[len(mine):]]
+            if len(mine) > len(waiting):
+                raise ValueError(f"{len(mine)} ops of queue {code} ended, {len(waiting)} were given")
+            result[mine] = waiting[:len(mine)]
+            self._waiting[code] = waiting[len(mine):]
         return result
+
+    def _sort(self) -> None:
+        if not self._given:
+            return
+        queue = np.concatenate([part for part, _ in self._given])
+        quantities = np.concatenate([part for _, part in self._given])
+        self._given.clear()
+        self._waiting = [np.concatenate([waiting, quantities[queue == code]])
+                         for code, waiting in enumerate(self._waiting)]
 
     def clear(self) -> None:
         """Forget what was given: the device was reset."""
-        self._given = [[] for _ in range(QUEUES)]
+        self._given.clear()
+        self._waiting = [waiting[:0] for waiting in self._waiting]
 
 
 def totals_at(at: Ints, found: Ops) -> Ints:

@@ -7,6 +7,7 @@ true time; work times are those at full clock with the resource to itself, at it
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -93,7 +94,7 @@ class Program:
         return len(self.kind)
 
     def __post_init__(self) -> None:
-        lengths = {len(getattr(self, name)) for name in COLUMNS}
+        lengths = set(map(len, _ALL(self)))
         if self.quantities is not None:
             lengths.add(len(self.quantities))
         if len(lengths) != 1:
@@ -102,6 +103,7 @@ class Program:
 
 FLOAT_COLUMNS: Final = ("matrix_ns", "vector_ns", "sram_ns", "conflict", "noc_ns", "hbm_ns", "spill_ns", "fixed_ns")
 COLUMNS: Final = tuple(field.name for field in fields(Program) if field.name != "quantities")
+_ALL: Final = attrgetter(*COLUMNS)
 _DEFAULTS: Final = {"kind": LAUNCH, "gap_ns": 0, "call_ns": 0, "driver_ns": 0, "flags": 0, "conflict": 1.0,
                     "link_bytes": 0}
 

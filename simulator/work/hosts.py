@@ -13,8 +13,8 @@ from fleetscope.errors import UsageError
 from simulator.causes import CODE
 from simulator.engine.program import COLUMNS, NONE, WORK, Ints, Program
 
-_BITS: Final = 16
-ONE: Final = 1 << _BITS
+BITS: Final = 16
+ONE: Final = 1 << BITS
 """Factors of noise are integers of 1/65,536: products are exact on every machine."""
 _DRAWS: Final = 4_096
 
@@ -82,11 +82,6 @@ def growth_table(sigma: float) -> NDArray[np.float64]:
 def draw(rng: np.random.Generator, shape: tuple[int, ...] | int) -> NDArray[np.uint16]:
     """Indices into a table."""
     return rng.integers(0, _DRAWS, shape, dtype=np.uint16)
-
-
-def scaled(values: Ints, factors: Ints | int) -> Ints:
-    """values · factors, factors in 1/65,536, rounded down."""
-    return values * factors >> _BITS
 
 
 def contended(program: Program, contention: float, slice_ns: int, rng: np.random.Generator) -> Program:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.causes import CODE
 from simulator.engine.program import (
@@ -25,10 +27,11 @@ from simulator.engine.program import (
     REMOTE_NUMA,
     SYNC,
     WORK,
+    Floats,
     Ints,
     Program,
 )
-from simulator.work.hosts import HostCosts, draw, growth_table, scaled, spread_table
+from simulator.work.hosts import BITS, ONE, HostCosts, draw, growth_table, spread_table
 from simulator.work.names import NAME
 from simulator.work.table import Table
 
@@ -133,27 +136,22 @@ class Filler:
     def fill(self, layout: Layout, table: Table, sequences: Ints, request: int, host_factor: float,
              device_factor: float) -> Program:
         """One step's program. ``sequences``: next number of each group."""
-        count = len(layout.row)
+        fixed, count = layout.fixed, len(layout.row)
         noise = draw(self.rng, (3, count))
-        factor = round(host_factor * 65_536)
-        gap = scaled(layout.gap_ns, self._gap[noise[0]])
-        call = scaled(layout.call_ns, self._call[noise[1]])
-        if factor != 65_536:
-            gap, call = scaled(gap, factor), scaled(call, factor)
-        times = table.times[:, layout.row]
-        device = self._device[noise[2]]
-        times[:-1] *= device if device_factor == 1.0 else device * device_factor
-        integers = table.integers[:, layout.row]
+        factor, share = round(host_factor * ONE), round(self._host.driver_share * ONE)
+        gap, call, driver = np.empty((3, count), dtype=np.int64)
+        times, integers = np.empty((8, count)), np.empty((3, count), dtype=np.int64)
+        _work(layout.row, table.times, table.integers, self._device[noise[2]], device_factor, times, integers)
+        _calls(layout.gap_ns, layout.call_ns, self._gap, self._call, noise, factor, gap, call)
         if len(layout.staged):
             at = layout.staged
             call[at] += (integers[0, at] * (NS / self._host.pageable_bytes_per_s)).astype(np.int64)
-        driver = (call * round(self._host.driver_share * 65_536) >> 16) * (layout.fixed["kind"] == LAUNCH)
-        fixed = layout.fixed
+        _drivers(call, fixed["kind"], share, driver)
         return Program(
             gap_ns=gap, call_ns=call, driver_ns=driver, request=np.full(count, request, dtype=np.int64),
             matrix_ns=times[0], vector_ns=times[1], sram_ns=times[2], noc_ns=times[3], hbm_ns=times[4],
             spill_ns=times[5], fixed_ns=times[6], conflict=times[7], link_bytes=integers[0], flops=integers[1],
-            bytes=integers[2], quantities=table.quantities[layout.row],
+            bytes=integers[2], quantities=table.quantities.take(layout.row, axis=0),
             **{**fixed, "sequence": self._numbered(layout, sequences)})
 
     @staticmethod
@@ -162,3 +160,32 @@ class Filler:
             return layout.fixed["sequence"]
         return np.asarray(layout.fixed["sequence"] + np.append(sequences, 0)[layout.group])
 
+
+@numba.njit(cache=True)
+def _work(row: Ints, table_times: Floats, table_integers: Ints, device: Floats, device_factor: float, times: Floats,
+          integers: Ints) -> None:
+    """Each call's row of the table; all its times but the conflict factor grow by the device's noise."""
+    for i in range(len(row)):
+        at = row[i]  # −1: the last row
+        factor = device[i] * device_factor
+        for column in range(7):
+            times[column, i] = table_times[column, at] * factor
+        times[7, i] = table_times[7, at]
+        for column in range(3):
+            integers[column, i] = table_integers[column, at]
+
+
+@numba.njit(cache=True)
+def _calls(gap_ns: Ints, call_ns: Ints, gaps: Ints, calls: Ints, noise: NDArray[np.uint16], factor: int, gap: Ints,
+           call: Ints) -> None:
+    """Times of the host with their noise; factors are in 1/65,536, each product is rounded down."""
+    for i in range(len(gap)):
+        gap[i] = (gap_ns[i] * gaps[noise[0, i]] >> BITS) * factor >> BITS
+        call[i] = (call_ns[i] * calls[noise[1, i]] >> BITS) * factor >> BITS
+
+
+@numba.njit(cache=True)
+def _drivers(call: Ints, kind: Ints, share: int, driver: Ints) -> None:
+    """The driver's part of launches."""
+    for i in range(len(call)):
+        driver[i] = call[i] * share >> BITS if kind[i] == LAUNCH else 0
