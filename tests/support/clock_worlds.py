@@ -54,13 +54,17 @@ class World:
 
     def ticks(self, at: int) -> int:
         """What the counter has counted at target time ``at``, without a wrap."""
+        count = self.counted(at)
+        return count - count % self.grain
+
+    def counted(self, at: int) -> int:
+        """The same of a counter as fine as it says."""
         spell = next((s for s in reversed(self.spells) if s.at <= at), self.spells[0])
         since = at - spell.at
         shown = spell.value + (since if spell.factor == 1 else round(since * spell.factor))
         if spell.factor:
             shown += math.floor((self._deviation(at) - self._deviation(spell.at)) * spell.factor)
-        count = shown * self.hz // NS
-        return count - count % self.grain
+        return shown * self.hz // NS
 
     def shows(self, at: int) -> int:
         """What it shows."""
@@ -96,7 +100,7 @@ def world(rng: random.Random, rules: PairRules) -> World:
 
 def _change(made: World, rng: random.Random, kind: str, at: int) -> None:
     before = made.spells[-1]
-    value = made.ticks(at) * NS // made.hz
+    value = made.counted(at) * NS // made.hz
     if kind == "step":
         # Smaller ones than probes are wide, or than the drift that is possible between them, nothing can show.
         least = math.log10(6 * (CONGESTED * made.out_ns + made.back_ns) + 1_000_000)
