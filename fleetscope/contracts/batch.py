@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from fleetscope.contracts.schema import Contract
@@ -140,7 +141,8 @@ def symbol_array(values: list[str | None]) -> pa.Array:
 
 def constant_symbol(value: str, rows: int) -> pa.Array:
     """A symbol column that says ``value`` in every row."""
-    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([value], pa.string()))
+    codes = pa.array(np.zeros(rows, np.int32))
+    return pa.DictionaryArray.from_arrays(codes, pa.array([value], pa.string()), safe=False)
 
 
 def from_rows(contract: Contract, rows: list[dict[str, object]]) -> pa.RecordBatch:

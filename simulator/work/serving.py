@@ -27,8 +27,8 @@ INPUT_BYTES_PER_TOKEN: Final = 4_096
 """Token ids, positions, page tables and masks."""
 OUTPUT_BYTES_PER_SEQUENCE: Final = 1_024
 _AFTER_STEP_NS: Final = 5_000
-_AHEAD: Final = 32
-"""Decode steps lowered at once."""
+_AHEAD: Final = 12
+"""Decode steps lowered at once: about as many as pass until a request comes or goes."""
 _ARRIVALS, _LENGTHS = 1, 2
 """Purposes of random streams."""
 
