@@ -21,7 +21,7 @@ FLEET_CLOCK: Final = "fleet"
 PRODUCER: Final = "fleet_clocks"
 MAX_ROWS: Final = 8_192
 SEVERITY: Final = {"clock_contradiction": "warning", "clock_partition": "warning", "clock_utc_outvoted": "warning",
-                   "clock_reference_changed": "info", "clock_without_utc": "warning"}
+                   "clock_utc_disputed": "warning", "clock_without_utc": "warning", "clock_reference_changed": "info"}
 
 
 @dataclass(slots=True)

@@ -134,7 +134,7 @@ class FleetClockStep:
 
     def _utc(self, host: HostClock, exchange: Exchange) -> None:
         probe = local_to_remote(exchange)
-        host.reading = probe.x, (probe.lo + probe.hi) // 2
+        host.note_reading(probe.x, (probe.lo + probe.hi) // 2)
         if host.keeps_utc:
             if host.utc is None:
                 host.utc = Pair(NS)
@@ -234,10 +234,10 @@ class FleetClockStep:
         grid, membership = self._grid, self._membership
         if group.tick is None and grid.begin(state, group):
             membership.begun(group, sink)
+        membership.cut_run(state, group, sink)
         while group.number in state.groups and grid.is_ready(state, group, flush=flush):
             if state.hosts[group.reference].sealed and not membership.replace_sealed(state, group, sink):
                 break
-            membership.cut_run(state, group, sink)
             grid.cell(state, group, sink)
             if not flush:
                 membership.review(state, group, sink)

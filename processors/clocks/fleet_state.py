@@ -14,6 +14,7 @@ from processors.clocks.pair import Pair
 from processors.clocks.segments import Segment
 
 NS = 1_000_000_000
+KEPT_READINGS = 16
 
 
 @dataclass(slots=True)
@@ -32,8 +33,8 @@ class HostClock:
     utc_seen: int = 0
     keeps_utc: bool = True
     """Its UTC is fitted: it is the reference, or may be."""
-    reading: tuple[int, int] | None = None
-    """Newest reading of UTC: MONOTONIC_RAW and REALTIME."""
+    readings: list[tuple[int, int]] = field(default_factory=list)
+    """Newest readings of UTC, half a second apart or more: MONOTONIC_RAW and REALTIME."""
     first: int | None = None
     """The first promise."""
     through: int | None = None
@@ -60,13 +61,19 @@ class HostClock:
     """It came over from another fleet time: the map may jump once."""
     edges: list[Edge] = field(default_factory=list, compare=False)
 
+    def note_reading(self, raw: int, real: int) -> None:
+        """Keep a reading of UTC."""
+        if not self.readings or not 0 <= raw - self.readings[-1][0] < NS // 2:
+            self.readings.append((raw, real))
+            del self.readings[:-KEPT_READINGS]
+
     def plain(self) -> dict[str, Any]:
         """State as JSON has it."""
         made = {name: getattr(self, name) for name in _PLAIN}
         return {**made, "utc": None if self.utc is None else [self.utc.plain(),
                                                               [s.plain() for s in self.utc.segments]],
                 "utc_segments": [s.plain() for s in self.utc_segments], "pieces": [s.plain() for s in self.pieces],
-                "reading": None if self.reading is None else list(self.reading)}
+                "readings": [list(r) for r in self.readings]}
 
     @classmethod
     def of_plain(cls, data: dict[str, Any]) -> HostClock:
@@ -77,7 +84,7 @@ class HostClock:
             made.utc.segments = [Segment.of_plain(s) for s in data["utc"][1]]
         made.utc_segments = [Segment.of_plain(s) for s in data["utc_segments"]]
         made.pieces = [Segment.of_plain(s) for s in data["pieces"]]
-        made.reading = None if data["reading"] is None else (data["reading"][0], data["reading"][1])
+        made.readings = [(raw, real) for raw, real in data["readings"]]
         return made
 
 

@@ -23,6 +23,7 @@ from processors.clocks.loops import Links, Solution, solve
 from processors.clocks.segments import Segment
 from processors.clocks.utc import UtcCell, slew_ppb, utc_at, utc_cell
 
+BURST_NS: Final = 50_000_000
 MOVE_LIMIT_NS: Final = 10 * NS
 """A promise moves the group's time by no more: one wrong clock must not decide for all."""
 
@@ -36,6 +37,11 @@ class Grid:
     silent_ns: int
     quarantine_ns: int = 60 * NS
     cell_ns: int = NS
+
+    @property
+    def fresh_ns(self) -> int:
+        """A link (or host) that was not heard of for longer is waited for no more."""
+        return self.limit_ns // 2
 
     @property
     def catching(self) -> Catching:
@@ -56,7 +62,8 @@ class Grid:
         else:
             return False
         host.cursor, host.value, host.err, host.in_step = start, group.fleet, 0, True
-        group.tick, group.ppb, host.target = start, 0, start + self.cell_ns
+        # The first reading of all clocks is at about the same time: boundaries stand just after it.
+        group.tick, group.ppb, host.target = start, 0, start + BURST_NS
         self.await_links(state, group)
         return True
 
@@ -70,13 +77,18 @@ class Grid:
         """True where the next cell can be decided, or must."""
         if group.tick is None:
             return False
-        end = group.fleet + self.cell_ns
+        end = group.fleet + self._cell_ns(state, group)
         if flush:
             promised = [p for m in group.members if (p := promised_ns(state.hosts[m])) is not None]
             return group.fleet < max(promised, default=0) + self.limit_ns
         if group.now is None or group.now < end:
             return False
         return (not group.lag and not group.utc_lag) or group.now >= end + self.patience_ns
+
+    def _cell_ns(self, state: FleetState, group: Group) -> int:
+        """Length of the next cell by the reference."""
+        root = state.hosts[group.reference]
+        return self.cell_ns if root.cursor is None else root.target - root.cursor
 
     def follow(self, state: FleetState, group: Group, hosts: Iterable[str], sink: Sink) -> None:
         """Let hosts out of step catch up, and those behind them."""
@@ -90,7 +102,7 @@ class Grid:
                 continue
             moved = self.catching.catch_up(state, group, host, sink)
             if host.in_step:
-                host.target = _target(host, group, self.cell_ns)
+                host.target = _target(host, group, self._cell_ns(state, group))
             if moved:
                 for other in (edge.other(name) for edge in host.edges):
                     if other not in waiting and not state.hosts[other].in_step:
@@ -106,7 +118,8 @@ class Grid:
         edges, links = _links(state, group, hosts)
         suspects = [i for i, e in enumerate(edges) if e.key in group.suspects]
         solution = solve(links, suspects)
-        end = group.fleet + self.cell_ns + group.ppb * self.cell_ns // NS
+        length = self._cell_ns(state, group)
+        end = group.fleet + length + group.ppb * length // NS
         utc = utc_cell(root, group, root.target, end)
         self._blame(state, group, edges, solution, end, sink)
         group.tick, group.fleet = root.target, end
@@ -194,7 +207,7 @@ class Grid:
 
     def is_utc_awaited(self, root: HostClock) -> bool:
         """True where the reference's UTC was read lately and is not decided to the end of the next cell."""
-        if root.utc is None or not root.utc.nodes or root.utc.nodes[-1].x < root.target - self.limit_ns:
+        if root.utc is None or not root.utc.nodes or root.utc.nodes[-1].x < root.target - self.fresh_ns:
             return False
         return not root.utc_segments or root.utc_segments[-1].valid_to <= root.target
 
@@ -211,12 +224,12 @@ class Grid:
         return last.at(last.valid_to) <= local.target
 
     def is_fresh(self, state: FleetState, edge: Edge) -> bool:
-        """True where an exchange stands within ``limit_ns`` of the next boundary of either host."""
+        """True where an exchange stands within ``fresh_ns`` of the next boundary of either host."""
         if not edge.pair.nodes or edge.runs != (state.hosts[edge.remote].run, state.hosts[edge.local].run):
             return False
         local, remote, node = state.hosts[edge.local], state.hosts[edge.remote], edge.pair.nodes[-1]
-        return ((remote.in_step and node.x >= remote.target - self.limit_ns)
-                or (local.in_step and node.local >= local.target - self.limit_ns))
+        return ((remote.in_step and node.x >= remote.target - self.fresh_ns)
+                or (local.in_step and node.local >= local.target - self.fresh_ns))
 
     def _is_over(self, group: Group, host: HostClock) -> bool:
         """True where a host that closed needs no map any more."""

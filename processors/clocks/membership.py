@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from processors.clocks.catching import put, seal
+from processors.clocks.catching import holding, put, seal
 from processors.clocks.election import camp, has_majority, parts
 from processors.clocks.emission import Sink
 from processors.clocks.fleet_state import NS, FleetState, Group, HostClock, Incident
@@ -45,7 +45,7 @@ class Membership:
         ready = host.utc_seen >= self.elect_after
         heard = [m for m in loose if state.hosts[m].through is not None]
         if not now and ready and host.utc_seen < 2 * self.elect_after:
-            ready = all(state.hosts[m].reading is not None for m in heard)  # the more vote the better
+            ready = all(state.hosts[m].readings for m in heard)  # the more vote the better
         old = host.first is not None and host.through is not None and host.through - host.first >= self.no_utc_ns
         if not (ready or now or host.closed or old):
             return
@@ -80,7 +80,7 @@ class Membership:
 
     def _set_standby(self, state: FleetState, group: Group) -> None:
         """Who has its UTC fitted: the reference and the next in line."""
-        names = sorted(m for m in group.members if state.hosts[m].reading is not None and m != group.reference)
+        names = sorted(m for m in group.members if state.hosts[m].readings and m != group.reference)
         kept = {group.reference, *names[:self.standby]}
         for name in group.members:
             host = state.hosts[name]
@@ -105,13 +105,14 @@ class Membership:
         elif group.reference not in live and state.hosts[group.reference].sealed:
             self._reelect(state, group, best, live, "closed", sink)
         self._check_utc(state, group, own, live, sink)
-        self._report_partitions(group, connected, set(own), live, sink)
+        speaking = {m for m in live if (promised_ns(state.hosts[m]) or 0) >= group.fleet}
+        self._report_partitions(group, connected, set(own), speaking, sink)
 
     def is_live(self, state: FleetState, group: Group, host: HostClock) -> bool:
-        """True where the host has promised something within twice the limit."""
+        """True where the host has promised something lately."""
         promised = promised_ns(host)
         return (promised is not None and not host.sealed and host.run == host.top_run
-                and promised >= group.fleet - self.grid.limit_ns)
+                and promised >= group.fleet - self.grid.fresh_ns)
 
     def _reelect(self, state: FleetState, group: Group, among: Iterable[str], live: set[str], why: str,
                  sink: Sink) -> bool:
@@ -188,6 +189,7 @@ class Membership:
             return
         agreed = camp(offsets, self.tolerance_ns)
         outvoted = {m for m in offsets if m not in agreed} if has_majority(len(agreed), len(offsets)) else set()
+        self._note_dispute(group, len(agreed), len(offsets), sink)
         known = {i.host: i for i in group.incidents if i.kind == "clock_utc_outvoted"}
         for name in sorted(outvoted - known.keys()):
             sink.begin(group, Incident("clock_utc_outvoted", name, group.fleet, group.fleet,
@@ -200,39 +202,49 @@ class Membership:
         if group.outvoted >= self.outvoted_cells:
             self._reelect(state, group, [m for m in own if m in agreed], live, "outvoted", sink)
 
+    def _note_dispute(self, group: Group, agreed: int, asked: int, sink: Sink) -> None:
+        """Say so where no majority agrees on UTC: the reference's is then as good as any."""
+        open_one = next((i for i in group.incidents if i.kind == "clock_utc_disputed"), None)
+        if agreed < asked and not has_majority(agreed, asked):
+            if open_one is None:
+                open_one = Incident("clock_utc_disputed", group.reference, group.fleet, group.fleet,
+                                    {"agreed": agreed, "asked": asked, "reference": group.reference})
+                sink.begin(group, open_one)
+            open_one.last_ns = group.fleet
+        elif open_one is not None:
+            sink.over(group, open_one)
+
     def _offsets(self, state: FleetState, group: Group, live: set[str]) -> dict[str, int]:
         """UTC − fleet time of the live members, by their newest reading."""
         found = {}
         for name in group.members:
             host = state.hosts[name]
-            if name in live and host.reading is not None and host.pieces:
-                raw, real = host.reading
-                last = host.pieces[-1]
-                if last.err_ns is not None and last.valid_from - 60 * NS <= raw <= last.valid_to + 60 * NS:
-                    found[name] = real - last.at(raw)
+            reading = next((r for r in reversed(host.readings) if host.cursor is not None and r[0] < host.cursor), None)
+            at = None if reading is None or name not in live else holding(host.pieces, reading[0])
+            if reading is not None and at is not None and host.pieces[at].err_ns is not None:
+                found[name] = reading[1] - host.pieces[at].at(reading[0])
         return found
 
-    def _report_partitions(self, group: Group, connected: list[list[str]], own: set[str], live: set[str],
+    def _report_partitions(self, group: Group, connected: list[list[str]], own: set[str], speaking: set[str],
                            sink: Sink) -> None:
         known = {i.host: i for i in group.incidents if i.kind == "clock_partition"}
-        apart = {p[0]: p for p in connected if own and not own & set(p) and any(m in live for m in p)}
+        apart = {p[0]: p for p in connected if own and not own & set(p) and any(m in speaking for m in p)}
         for first, part in sorted(apart.items()):
             if not any(set(part) & set(i.evidence["hosts"]) for i in known.values()):
-                sink.begin(group, Incident("clock_partition", first, group.fleet - self.grid.limit_ns, group.fleet, {
+                sink.begin(group, Incident("clock_partition", first, group.fleet - self.grid.fresh_ns, group.fleet, {
                     "hosts": part[:NAMED_HOSTS], "count": len(part), "reference": group.reference}))
         for first, incident in sorted(known.items()):
             incident.last_ns = group.fleet
-            if first in own or first not in live:
+            if first in own or first not in speaking:
                 sink.over(group, incident)
 
     def _merge(self, state: FleetState, group: Group) -> bool:
         """Go over to a larger group that a link leads to."""
         found: list[Group] = []
-        for edge in state.links_of(group):
-            for mine, theirs in ((edge.local, edge.remote), (edge.remote, edge.local)):
-                number = state.hosts[theirs].group
-                if state.hosts[mine].group == group.number and number not in (group.number, None) and edge.stretches \
-                        and edge.open:
+        for name in group.members:
+            for edge in state.hosts[name].edges:
+                number = state.hosts[edge.other(name)].group
+                if number not in (group.number, None) and edge.stretches and edge.open:
                     found.append(state.groups[number])
         found = [g for g in found if _rank(g) > _rank(group)]
         if not found:
@@ -253,12 +265,16 @@ class Membership:
     def cut_run(self, state: FleetState, group: Group, sink: Sink) -> None:
         """The reference's clock began again and nobody took over: fleet time goes on from its UTC."""
         host = state.hosts[group.reference]
+        if host.run == host.top_run or host.cursor is None:
+            return
+        if any(m != host.name and self.is_live(state, group, state.hosts[m]) for m in group.members):
+            return  # one of them is elected
         later = [s for s in host.utc_segments if s.err_ns is not None]
-        if host.run == host.top_run or not later or host.cursor is None:
+        if not later:
             return
         start = later[0]
-        if start.valid_from >= host.cursor:
-            return
+        if host.utc_segments[-1].valid_to >= host.cursor:
+            return  # still those of the old run
         last = host.pieces[-1]
         put(host, group, sink, replace(last, valid_from=host.cursor, valid_to=host.cursor + self.grid.limit_ns,
                                        err_ns=None, utc_err_ns=None, state="gap"))
@@ -309,8 +325,8 @@ def _offsets_by_raw(state: FleetState, start: HostClock, hosts: dict[str, HostCl
             if away is not None:
                 shift[other] = shift[name] + (away if name == edge.local else -away)
                 queue.append(other)
-    return {m: h.reading[1] - h.reading[0] - shift[m] for m, h in hosts.items()
-            if h.reading is not None and m in shift}
+    return {m: h.readings[-1][1] - h.readings[-1][0] - shift[m] for m, h in hosts.items()
+            if h.readings and m in shift}
 
 
 def _away(edge: Edge) -> int | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,17 @@ class Network:
         """Id of a host."""
         return f"h{host:05d}"
 
+    def reboot(self, host: int, at_s: int) -> None:
+        """MONOTONIC_RAW of the host began again near 0 at that second."""
+        old = self.clocks[host]
+        raw = replace(old.raw, offset_ns=-at_s * NS)
+        self.clocks[host] = replace(old, raw=raw)
+        for probes in self._probes.values():
+            for number, (link, probe) in enumerate(probes):
+                local, remote = (raw if probe.local is old.raw else probe.local,
+                                 raw if probe.remote is old.raw else probe.remote)
+                probes[number] = link, replace(probe, local=local, remote=remote)
+
     def run(self, from_s: int, to_s: int) -> list[Batch]:
         """Batches of whole seconds, in the order of their publication; they are kept, too."""
         made: list[Batch] = []
@@ -113,7 +125,10 @@ class Network:
         mapped = []
         for host in hosts:
             raw = self.clocks[host].raw.read(at)
-            mapped.append(maps[self.name(host)].apply(raw, raw))
+            found = maps[self.name(host)]
+            # Of a clock that began again only the newest run is asked.
+            run = [i for i, (a, b) in enumerate(pairwise(found.segments), 1) if b.valid_from < a.valid_from]
+            mapped.append(SegmentMap(found.segments[run[-1]:] if run else found.segments).apply(raw, raw))
         return (np.array([m.time - mapped[0].time for m in mapped]), np.array([m.err_ns for m in mapped]))
 
 
