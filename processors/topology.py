@@ -34,6 +34,7 @@ from processors.bottleneck.step import BottleneckStep
 from processors.causality.step import CausalityStep
 from processors.clocks.fleet import FleetClockStep
 from processors.clocks.pair import PairRules
+from processors.counters.step import CountersStep
 from processors.silence.step import SilenceStep
 from processors.windows.step import WindowsStep
 from processors.writer import Target
@@ -76,6 +77,7 @@ STEPS: Final = (
              "every row gets its fleet time and an error bound, once"),
     StepSpec("windows", windows_step, "every nanosecond of a device's window in exactly one state"),
     StepSpec("bottleneck", lambda s: BottleneckStep(), "what limits each window, with its share and limits"),
+    StepSpec("counters", lambda s: CountersStep(), "what counters say of themselves and of their devices"),
     StepSpec("causality", lambda s: CausalityStep(), "what happened in an order that the clocks' bounds exclude"),
 )
 

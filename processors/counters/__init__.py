@@ -1,0 +1,1 @@
+"""What the counters of a device say of themselves and of the device, as incidents."""
