@@ -12,8 +12,9 @@ CHANCE: Final = 1e-6
 """A counter is stuck when it stands still for so many readings that chance explains it less often than this."""
 MIN_SEEN: Final = 20
 """Readings of a busy device from which it is known how often a counter moves."""
-MIN_MOVES: Final = 0.5
-"""A counter that moves less often than this while its device is busy tells nothing when it stands still."""
+MIN_MOVES: Final = 0.9
+"""A counter that moves less often than this while its device is busy tells nothing when it stands still: readings that
+are rounded coarsely tremble between two values for a while and stand in the middle of one for another."""
 MIN_TURNS: Final = 0.25
 """A gauge that turns round less often than in this share of its moves drifts, such as the temperature of what warms up:
 that it stands still then may mean that it has arrived. Of noise half the moves or more are turns."""
@@ -25,8 +26,8 @@ WRAP_RATE: Final = 4.0
 class Series:
     """``last``: newest reading that is a number, at ``last_ns``; ``rate``: highest rate seen (a second), ``step``:
     largest increment. ``seen`` and ``moves``: readings of a busy device, and those in which it moved. ``still``: how
-    many readings of a busy device stand still, ``still_ns`` since when. ``turns``: how often a gauge moved the other way
-    than before (``direction``)."""
+    many readings of a busy device stand still, ``still_ns`` since when. ``turns``: how often a gauge moved the other
+    way than before (``direction``)."""
 
     last: float | None = None
     last_ns: int = 0

@@ -58,6 +58,9 @@ def test_nothing_is_stuck_before_it_is_known_how_often_it_moves() -> None:
 
 def test_a_counter_that_seldom_moves_is_never_stuck() -> None:
     assert not any(judged([n // 10 for n in range(300)]))
+    coarse = [30.0 + (n % 2) for n in range(60)]
+    coarse[::3] = coarse[1::3]
+    assert not any(judged([*coarse, *[31.0] * 60], top=None))
 
 
 @pytest.mark.parametrize("how", ["idle", "limit"])
@@ -68,7 +71,7 @@ def test_a_stand_of_an_idle_device_or_at_a_limit_says_nothing(how: str) -> None:
 
 def test_a_gauge_that_drifted_may_have_settled_and_one_that_always_trembled_is_stuck() -> None:
     warming = [20.0 + n for n in range(50)]
-    trembling = [300.0 + n % 2 + n % 3 for n in range(50)]
+    trembling = [300.0 + 10 * (n % 2) + n % 7 for n in range(50)]
     assert not any(judged([*warming, *[69.0] * 30], top=None))
     assert any(judged([*trembling, *[300.0] * 30], top=None)[50:])
 
