@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from simulator.producer import Publication
 
 START_UNIX_NS: Final = 1_700_000_000_000_000_000
-_SPANS: Final = RAW_TOPICS["spans"].name
+SPANS: Final = RAW_TOPICS["spans"].name
+"""Topic of what counts as events."""
 _CLOCK_SAMPLES: Final = RAW_TOPICS["clock_samples"].name
 
 
@@ -129,7 +130,7 @@ def write(path: Path, publications: Iterable[Publication]) -> Capture:
     def counted() -> Iterator[Publication]:
         nonlocal spans
         for publication in publications:
-            spans += publication.rows if publication.topic == _SPANS else 0
+            spans += publication.rows if publication.topic == SPANS else 0
             yield publication
 
     write_capture(path, counted())
@@ -139,11 +140,11 @@ def write(path: Path, publications: Iterable[Publication]) -> Capture:
 def spans_of(publications: Iterable[Publication], clock_hz: dict[tuple[str, str], int]) -> Iterator[Batch]:
     """The batches of spans; ``clock_hz`` is filled with ticks a second by (host, clock) as clock samples pass."""
     for publication in publications:
-        if publication.topic not in (_SPANS, _CLOCK_SAMPLES):
+        if publication.topic not in (SPANS, _CLOCK_SAMPLES):
             continue
         message = publication.message
         batch = decode(message.key, message.value, message.headers)
-        if publication.topic == _SPANS:
+        if publication.topic == SPANS:
             yield batch
         else:
             _note_frequencies(batch, clock_hz)
@@ -170,6 +171,7 @@ def sections() -> tuple[Section, ...]:
     """All sections, in the order they run."""
     from bench.clocks.section import clock_methods
     from bench.embedded import end_to_end
+    from bench.generate import generate
     from bench.json_section import json_pipeline
     from bench.length import memory_over_length
     from bench.over_kafka import end_to_end_kafka
@@ -180,4 +182,5 @@ def sections() -> tuple[Section, ...]:
         Section("kafka", "the same from filled Kafka topics", end_to_end_kafka),
         Section("json", "the pipeline people write first: one JSON message an event, through Kafka", json_pipeline),
         Section("clocks", "maps of clocks by the methods of other tools and by ours, same probes", clock_methods),
+        Section("generate", "events/s that the simulator makes on one core, with contention and without", generate),
     )
