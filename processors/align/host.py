@@ -63,6 +63,8 @@ class Host:
     """Width of the counters that the inventory states."""
     silences: list[tuple[str, int, int]] = field(default_factory=list)
     """What others say of its silence and fleet time has not reached yet: see `quiet`."""
+    clock_events: list[tuple[str, str, int, int]] = field(default_factory=list)
+    """Steps and gaps of its clocks that fleet time has not reached yet: see `clock_events`."""
     silent_ns: int | None = None
     silent_told_ns: int = 0
     """Since when the host is silent, and when that could be told, in fleet time."""
@@ -98,7 +100,8 @@ class Host:
                        for k, c in self.clocks.items()},
             "waiting": [[o.topic, o.partition, o.offset, rows] for o, rows in sorted(waiting.items(), key=_by_origin)],
             "sequences": self.sequences, "samples_through": self.samples_through, "bad_samples": self.bad_samples,
-            "bits": self.bits, "silences": self.silences, "silent": [self.silent_ns, self.silent_told_ns],
+            "bits": self.bits, "silences": self.silences,
+            "clock_events": self.clock_events, "silent": [self.silent_ns, self.silent_told_ns],
         }
 
     @classmethod
@@ -108,6 +111,7 @@ class Host:
                    progress=Progress.of_plain(data["progress"]), sequences=data["sequences"],
                    samples_through=data["samples_through"], bad_samples=data["bad_samples"], bits=data["bits"])
         host.silences = [(state, last, now) for state, last, now in data["silences"]]
+        host.clock_events = [(kind, clock, start, end) for kind, clock, start, end in data["clock_events"]]
         host.silent_ns, host.silent_told_ns = data["silent"]
         for name, (plain, producer, segments, closed, sealed, epoch) in data["clocks"].items():
             pair = Pair.of_plain(plain)

@@ -116,9 +116,9 @@ def unplaced_output(host: Host, key: LaneKey, batch: Batch, reason: str) -> Outp
 
 
 def incident_output(host: Host, kind: str, start_ns: int, end_ns: int | None, severity: str, evidence: str, *,
-                    revision: int = 0) -> Output:
-    """An incident of the host itself."""
-    row: dict[str, object] = {"host": host.name, "device": None, "kind": kind, "start_ns": start_ns, "end_ns": end_ns,
+                    revision: int = 0, device: str | None = None) -> Output:
+    """An incident of the host itself, or of one of its devices."""
+    row: dict[str, object] = {"host": host.name, "device": device, "kind": kind, "start_ns": start_ns, "end_ns": end_ns,
                               "revision": revision, "severity": severity, "evidence": evidence}
     header = _header(host, "incidents", INCIDENTS_TOPIC.name, 1)
     return Output(INCIDENTS_TOPIC.name, Batch(header, from_rows(INCIDENTS, [row])))

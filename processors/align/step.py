@@ -22,7 +22,7 @@ from fleetscope.incarnations import base_of
 from fleetscope.ledger import Ledger
 from fleetscope.snapshots import dump, load
 from fleetscope.step import Output, TopicPartition
-from processors.align import quiet
+from processors.align import clock_events, quiet
 from processors.align.host import Host
 from processors.align.mapping import Route, aligned
 from processors.align.measured import RAW_CLOCK, Measuring
@@ -257,6 +257,7 @@ class AlignStep:
         yield from outputs
         yield from self._restarts(host)
         yield from quiet.incidents(host)
+        yield from clock_events.incidents(host)
 
     def _restarts(self, host: Host) -> Iterator[Output]:
         """Producers that numbered anew in an epoch, once fleet time has come so far."""
@@ -269,6 +270,7 @@ class AlignStep:
         """What is decided of the host's clocks."""
         self._measuring().advance(host)
         for name, ready in self._measuring().decided(host):
+            clock_events.note(host, name, ready)
             yield segment_output(host, name, ready)
 
     def _moves(self, host: Host, batch: Batch) -> bool:
