@@ -68,10 +68,11 @@ State = dict[str, Host]
 class CountersStep:
     """``busy_share``: a device that worked so much of a window was busy in it. ``missed``: a device of which so many
     usual intervals bring no reading has vanished, where others of its host are read and nothing of it was lost.
-    ``alone_s``: so long readings wait for the first window of their host."""
+    ``batch_s``: a batch may hold so much, so one that could not be read explains a shorter absence. ``alone_s``: so long readings wait for the first window of their host."""
 
     busy_share: float = 0.5
     missed: int = 3
+    batch_s: float = 5.0
     alone_s: float = 600.0
 
     name: ClassVar[str] = "counters"
@@ -163,7 +164,9 @@ class CountersStep:
                 continue
             device.skipped += 1
             usual = device.usual_ns()
-            if device.skipped < self.missed or usual is None or time_ns - device.read_ns <= self.missed * usual:
+            if device.skipped < self.missed or usual is None:
+                continue
+            if time_ns - device.read_ns <= max(self.missed * usual, round(self.batch_s * NS)):
                 continue
             if not any(start < time_ns and device.read_ns < end for start, end in host.lossy):
                 yield from ({"device": name, **row} for row in device.vanish(device.read_ns, time_ns))

@@ -21,14 +21,14 @@ def broken(row: Row, number: int) -> Row | None:
         return row | {"status": "reset"}
     if device == "dev2" and 30 <= number < 40:
         return row | {"raw": None, "value": None, "status": "missing"}
-    if device == "dev2" and 55 <= number < 70:
+    if device == "dev2" and 55 <= number < 115:
         return None
     return row
 
 
 @lru_cache(maxsize=1)
 def failing() -> tuple[Message, ...]:
-    return tuple(messages(8, broken))
+    return tuple(messages(12, broken))
 
 
 class TestCounters(StepSuite):

@@ -86,10 +86,16 @@ def test_a_device_whose_readings_are_all_missing_has_vanished_until_it_is_back()
 
 def test_a_device_that_is_read_no_more_while_others_are_has_vanished() -> None:
     def silent(row: Row, number: int) -> Row | None:
-        return None if row["device"] == "dev1" and 30 <= number < 45 else row
-    assert told(incidents(silent)) == [("dev1", "device_vanished", 29, 45)]
-    assert incidents(silent, lost=(3, 4)) == []
-    assert incidents(lambda row, number: None if 30 <= number < 45 else row) == []
+        return None if row["device"] == "dev1" and 30 <= number < 95 else row
+    (row,) = incidents(silent, 11)
+    assert told([row]) == [("dev1", "device_vanished", 29, 95)]
+    assert json.loads(row["evidence"]) == {"detected_ns": at(80)}
+    assert incidents(silent, 11, lost=(3, 4)) == []
+    assert incidents(lambda row, number: None if 30 <= number < 95 else row, 11) == []
+
+
+def test_one_batch_that_could_not_be_read_is_no_device_that_vanished() -> None:
+    assert incidents(lambda row, number: None if row["device"] == "dev1" and 30 <= number < 79 else row, 11) == []
 
 
 def test_what_is_not_over_stays_open() -> None:
