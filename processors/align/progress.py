@@ -139,6 +139,8 @@ class Progress:
     restarts: list[Restart] = field(default_factory=list)
     """Processes that began to number anew in the epoch of the one before, and are not reported yet."""
     watermark: int | None = None
+    alive: int | None = None
+    """Highest watermark before the host ended: where it goes on if a producer begins again."""
 
     def take(self, pieces: Sequence[Batch]) -> None:
         """Enter every row of a heartbeat, which may have come in pieces."""
@@ -175,6 +177,12 @@ class Progress:
         for base, latest in self.latest.items():
             self.latest[base] = max(latest, time)
 
+    def raise_to(self, watermark: int) -> None:
+        """The host has come so far; it never falls back but from its end, when a producer begins again."""
+        self.watermark = watermark if self.watermark is None else max(self.watermark, watermark)
+        if self.watermark < END:
+            self.alive = self.watermark
+
     def is_former(self, producer: str, epoch: int) -> bool:
         """Whether a later epoch or process of the producer has told of itself."""
         return [epoch, life_of(producer)] < self.epochs.get(base_of(producer), [])
@@ -183,6 +191,8 @@ class Progress:
         if newest[1] > 1 and base in self.latest:
             self.restarts.append(Restart(producer, beat.epoch, min(self.latest[base], beat.time), beat.time))
         self.epochs[base] = newest
+        if self.watermark == END and not beat.closed:
+            self.watermark = self.alive
         if beat.time < self.latest.get(base, beat.time):  # the host's clock began again
             self.latest[base] = beat.time
         for key in [k for k, lane in self.lanes.items()
@@ -226,7 +236,7 @@ class Progress:
                       for k, lane in sorted(self.lanes.items())],
             "tallies": [[*k, t.plain()] for k, t in sorted(self.tallies.items())],
             "epochs": self.epochs, "latest": self.latest, "watermark": self.watermark,
-            "restarts": [r.plain() for r in self.restarts],
+            "restarts": [r.plain() for r in self.restarts], "alive": self.alive,
         }
 
     @classmethod
@@ -235,4 +245,4 @@ class Progress:
         return cls(
             {LaneKey(p, c, k): Lane([Beat(*b) for b in beats], w, e) for p, c, k, beats, w, e in data["lanes"]},
             {StreamKey(p, e, c): Tally.of_plain(t) for p, e, c, t in data["tallies"]},
-            data["epochs"], data["latest"], [Restart(*r) for r in data["restarts"]], data["watermark"])
+            data["epochs"], data["latest"], [Restart(*r) for r in data["restarts"]], data["watermark"], data["alive"])

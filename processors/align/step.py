@@ -391,8 +391,7 @@ class AlignStep:
             marks.append(lane.watermark)
         known = [m for m in marks if m is not None]
         if marks and len(known) == len(marks):
-            lowest = min(known)
-            progress.watermark = lowest if progress.watermark is None else max(progress.watermark, lowest)
+            progress.raise_to(min(known))
 
     def _kept(self, host: Host, key: LaneKey, beat: Beat, final: bool) -> bool:
         """True when every batch the beat counts was published, and its promise can be told in fleet time."""

@@ -68,7 +68,8 @@ State = dict[str, Host]
 class CountersStep:
     """``busy_share``: a device that worked so much of a window was busy in it. ``missed``: a device of which so many
     usual intervals bring no reading has vanished, where others of its host are read and nothing of it was lost.
-    ``batch_s``: a batch may hold so much, so one that could not be read explains a shorter absence. ``alone_s``: so long readings wait for the first window of their host."""
+    ``batch_s``: a batch may hold so much, so one that could not be read explains a shorter absence. ``alone_s``: so
+    long readings wait for the first window of their host."""
 
     busy_share: float = 0.5
     missed: int = 3
