@@ -96,8 +96,15 @@ class Measuring:
                 yield name, ready
 
     def _arrived(self, host: Host, producer: str, beat: Beat) -> bool:
-        return host.progress.arrived(StreamKey(producer, beat.epoch, "clock_samples"), beat, host.ledger,
-                                     round(self.patience_s * NS))
+        """Whether the samples the beat counts have come, and those of the producer's processes before."""
+        progress, patience_ns = host.progress, round(self.patience_s * NS)
+        own = StreamKey(producer, beat.epoch, "clock_samples")
+        former = ((stream, tally.beats[-1]) for stream, tally in progress.tallies.items()
+                  if stream.contract == own.contract and tally.beats and stream != own
+                  and base_of(stream.producer) == base_of(producer)
+                  and progress.is_former(stream.producer, stream.epoch))
+        return all(progress.arrived(stream, counted, host.ledger, patience_ns)
+                   for stream, counted in ((own, beat), *former))
 
     def _clock(self, host: Host, batch: Batch, pairing: Pairing, at: int) -> LocalClock | None:
         if pairing.local_clock != RAW_CLOCK or pairing.remote_host not in (None, host.name):

@@ -11,6 +11,7 @@ from processors.clocks.fleet import FleetClockStep
 from simulator.fleet import Fleet, FleetConfig
 from simulator.scenario import load_scenario
 from tests.conformance.step_suite import Case, Message, StepSuite
+from tests.unit.simulator.faults.runs import faulty
 
 START_NS = 1_790_000_000_000_000_000
 
@@ -40,3 +41,26 @@ class TestAlign(StepSuite):
         segments = replay(FleetClockStep(), [batch for _, batch in links()])
         broadcast = [(o.topic, o.batch) for o in segments if o.topic in step.broadcast]
         return Case(step, [*broadcast, *(m for m in published() if m[0] in step.inputs)])
+
+
+@lru_cache(maxsize=1)
+def begun_anew() -> tuple[Message, ...]:
+    """Everything two hosts publish, whose agents number anew in their epoch amid it, for `align`."""
+    config = faulty(collection={"events": [{"kind": "sequence_restart", "at_s": 1.1, "for_s": 0.2}]}, seconds=1.4)
+    found: list[Message] = []
+    for publication in Fleet(config).publications():
+        message = publication.message
+        found.append((publication.topic, decode(message.key, message.value, message.headers)))
+    segments = replay(FleetClockStep(), [batch for topic, batch in found if topic == "raw.clock_links"])
+    step = AlignStep()
+    return (*((o.topic, o.batch) for o in segments if o.topic in step.broadcast),
+            *(m for m in found if m[0] in step.inputs))
+
+
+class TestAlignOfProducersThatNumberAnew(StepSuite):
+    def case(self) -> Case:
+        return Case(AlignStep(), begun_anew())
+
+    def test_both_processes_are_in_the_rows(self) -> None:
+        _, expected = self._plain()
+        assert {str(key[2]).partition("~")[2] for key in expected if key[0] == "aligned.spans"} == {"", "2"}
