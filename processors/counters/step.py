@@ -29,7 +29,7 @@ IDLE: Final = ("host", "launch_overhead", "dependency", "no_demand", "unresolved
 _BUSY: Final = tuple(f"{name}_ns" for name in STATE_NAMES if name not in IDLE)
 _COUNTERS: Final = ALIGNED_TOPICS["aligned_counters"].name
 _INVENTORY: Final = ALIGNED_TOPICS["aligned_inventory"].name
-_COLUMNS: Final = ("time_ns", "device", "counter", "instance", "status", "raw", "value")
+_COLUMNS: Final = ("time_ns", "device", "counter", "instance", "status", "raw", "value", "err_ns")
 
 Key = tuple[str, int, int, int]
 """Identity of a row: producer, epoch, sequence, row."""
@@ -181,7 +181,9 @@ def _window(host: Host, device: str, time_ns: int) -> list[Any] | None:
 
 
 def _reading(host: Host, values: tuple[Any, ...]) -> Reading:
-    time_ns, _, counter, instance, status, raw, value = values
+    time_ns, _, counter, instance, status, raw, value, err_ns = values
+    if err_ns is None:  # whether it came before or after others is not known
+        status, raw, value = "unplaced", None, None
     known = KNOWN.get(counter)
     width, kind = host.bits.get(counter) or ((known.width_bits, known.kind) if known else (64, None))
     top = None if raw is None else (1 << min(int(width or 64), 63)) - 1

@@ -22,7 +22,7 @@ def counter(device: str, name: str, number: int, value: float) -> Row:
     monotonic = name != "power_w"
     return {"device": device, "counter": name, "time_ns": START_NS + number * STEP_NS, "time_ticks": number,
             "raw": int(value) if monotonic else None, "value": None if monotonic else value, "status": "ok",
-            "alignment": "settled"}
+            "err_ns": 700, "alignment": "settled"}
 
 
 def window(device: str, second: int, *, busy: bool = True, lost: int = 0) -> Row:

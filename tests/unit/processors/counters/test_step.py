@@ -98,6 +98,15 @@ def test_one_batch_that_could_not_be_read_is_no_device_that_vanished() -> None:
     assert incidents(lambda row, number: None if row["device"] == "dev1" and 30 <= number < 79 else row, 11) == []
 
 
+def test_readings_whose_time_has_no_bound_are_not_compared_and_no_absence() -> None:
+    def unsure(row: Row, number: int) -> Row:
+        if row["device"] != "dev1" or not 20 <= number < 90:
+            return row
+        earlier = row["time_ns"] - (number % 3) * 4 * STEP_NS  # out of order
+        return row | {"err_ns": None, "alignment": "gap", "time_ns": earlier}
+    assert incidents(unsure, 11) == []
+
+
 def test_what_is_not_over_stays_open() -> None:
     assert told(incidents(only("dev1", "power_w", 70, 99, value=None, status="sentinel"))) == [
         ("dev1", "counter_invalid", 70, None)]
