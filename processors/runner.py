@@ -24,7 +24,7 @@ from fleetscope.stream.abstract import Stream
 from processors.metrics import Metrics
 from processors.revise.unit import Reviser
 from processors.topology import REVISE, STEPS, UNITS, WRITES, windows_step
-from processors.worker import Worker
+from processors.worker import SHORT_POLL_S, Worker
 from processors.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -87,6 +87,7 @@ class Pipeline:
         self.metrics = Metrics(self.instance)
         self.error: BaseException | None = None
         self._stop = threading.Event()
+        self._poll_s = POLL_S
         self._threads: list[threading.Thread] = []
         self._slots: list[Slot] = []
 
@@ -133,14 +134,17 @@ class Pipeline:
         """The input is over: what waits for more of it goes out, step by step in the order of the flow. Then as
         ``wait_drained``. For runs that end, such as captures; a service waits for what is still to come."""
         deadline = self.clock.monotonic_s() + timeout_s
+        self._poll_s = SHORT_POLL_S  # nothing comes any more: long polls would only delay the end
+        moving = True
         for slot in self._slots:
             if not isinstance(slot.unit, Worker):
                 continue
-            if not self._wait(lambda: self._settled(min(idle_s, SETTLED_S)), deadline):
+            if moving and not self._wait(lambda: self._settled(min(idle_s, SETTLED_S)), deadline):
                 return False
             slot.ending = True
             if not self._wait(slot.ended, deadline):
                 return False
+            moving = not isinstance(slot.unit, Worker) or slot.unit.had_rest
         return self.wait_drained(idle_s, max(deadline - self.clock.monotonic_s(), 0.0))
 
     def _wait(self, true: Callable[[], bool], deadline_s: float) -> bool:
@@ -214,7 +218,7 @@ class Pipeline:
                 slot.unit = slot.make()
             if slot.ending and isinstance(slot.unit, Worker):
                 slot.unit.ending = True
-            slot.unit.round(POLL_S)
+            slot.unit.round(self._poll_s)
             return
         except FencedError as error:
             log.warning("replaced by another worker, joining again", extra={"unit": slot.name, "error": str(error)})

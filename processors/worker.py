@@ -108,6 +108,8 @@ class Worker:
         self.ending = False
         """Whoever runs it says that no input comes any more: once settled, every state is asked for its rest."""
         self.ended = False
+        self.had_rest = False
+        """Whether there was such a rest."""
 
     def round(self, timeout_s: float) -> bool:
         """One turn; True if anything was done."""
@@ -145,7 +147,9 @@ class Worker:
         """Publish what still waits in every partition's state."""
         for task in self._tasks.values():
             task.dirty = True
-            self._publish(self.step.on_end(task.state))
+            rest = self.step.on_end(task.state)
+            self.had_rest |= bool(rest)
+            self._publish(rest)
         self.commit()
         self.ended = True
 

@@ -285,8 +285,8 @@ TELEMETRY: Final = Contract(
 SILENCES: Final = Contract(
     "silences", 1,
     (
-        Column("state", SYMBOL, "silent: beats stay away; gone: for so long that nobody waits for it any more; ended: it "
-               "had closed, and nobody waits for batches on their way any more; back: it is heard again"),
+        Column("state", SYMBOL, "silent: beats stay away; gone: for so long that nobody waits for it any more; ended: "
+               "it had closed, and nobody waits for batches on their way any more; back: it is heard again"),
         Column("last_ticks", INT, "its newest beat before, on its reference clock", "ticks"),
         Column("now_ticks", INT, "what its clock shows by now, by the time of the others", "ticks"),
     ),

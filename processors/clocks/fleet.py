@@ -83,6 +83,8 @@ class FleetClockStep:
         for number in sorted(state.groups):
             if number in state.groups:
                 self._work(state, state.groups[number], sink, flush=True)
+            if number in state.groups:
+                self._membership.finish(state, state.groups[number], sink)
         return sink.outputs(state)
 
     def held(self, state: FleetState) -> Mapping[TopicPartition, int]:
@@ -161,7 +163,8 @@ class FleetClockStep:
             group = state.groups[host.group]
             self._grid.hear(state, group, host)
             self._touch(state, group, host, sink)
-            self._work(state, group, sink)
+            # Where all have closed nobody's promise moves time on: what they sent last must not wait for that.
+            self._work(state, group, sink, flush=all(state.hosts[m].closed for m in group.members))
 
     def _promise(self, state: FleetState, host: HostClock, through: int, closed: bool) -> None:
         """Every sample before ``through`` has been published."""
@@ -230,7 +233,7 @@ class FleetClockStep:
         self._grid.follow(state, group, behind, sink)
 
     def _work(self, state: FleetState, group: Group, sink: Sink, *, flush: bool = False) -> None:
-        """Decide the cells that can be decided."""
+        """Decide the cells that can be decided; with ``flush`` all as far as the limit beyond what was promised."""
         grid, membership = self._grid, self._membership
         if group.tick is None and grid.begin(state, group):
             membership.begun(group, sink)
@@ -244,8 +247,6 @@ class FleetClockStep:
             self._hurry_silent(state, group)
             if group.number in state.groups:
                 grid.await_links(state, group)
-        if flush and group.number in state.groups:
-            membership.finish(state, group, sink)
 
     def _hurry_silent(self, state: FleetState, group: Group) -> None:
         """Links of hosts that have said nothing for long are decided by the others' time."""
