@@ -20,6 +20,8 @@ DRIFT: Final = 9_000
 """1 / 111 ppm: what a rate may be off by."""
 STEP_SLACK_NS: Final = 1_000_000
 """So far from a boundary a host is in step."""
+SHORTEST_NS: Final = 1_000_000
+"""Shorter pieces are not made: hosts behind would lead each other on by what rounding leaves."""
 BOW_NS: Final = 13
 """What a clock within the assumptions can bend away from a straight line in a second: 1 s² · 0.1 ppm/s / 8."""
 KEEP_PIECES: Final = 900
@@ -63,7 +65,7 @@ class Catching:
         start = host.cursor
         assert start is not None
         offers = [o for edge in host.edges if edge.key not in avoid
-                  and (o := offer(state, host, edge, start)) is not None and o.until > start]
+                  and (o := offer(state, host, edge, start)) is not None and o.until >= start + SHORTEST_NS]
         if not offers:
             return False
         stop = min(max(o.until for o in offers), start + self.cell_ns)
@@ -226,14 +228,12 @@ def _starts(stretch: Stretch, remote: bool, other: HostClock, least: int | None)
         start = first if piece.valid_from <= there_first else stretch.read(not remote, piece.valid_from).tick + 2
         start = max(start, first)
         if least is not None and start <= least:
-            _, end = first, stop
-            there_end = min(piece.valid_to, there_stop)
-            end = stretch.read(not remote, there_end).tick if there_end < there_stop else stop
-            if end <= least + 2:
+            end = stop if piece.valid_to >= there_stop else stretch.read(not remote, piece.valid_to).tick
+            if end < least + SHORTEST_NS:
                 continue
             start = least + 1
             if stretch.read(remote, start).tick < piece.valid_from:
                 continue
-        if start < stop and holding(other.pieces, stretch.read(remote, start).tick) is not None:
+        if start + SHORTEST_NS <= stop and holding(other.pieces, stretch.read(remote, start).tick) is not None:
             return [start]
     return []

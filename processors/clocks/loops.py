@@ -29,6 +29,7 @@ DOUBT_SHARE: Final = 0.5
 MAX_DOUBTS: Final = 8
 MAX_BLAMED: Final = 12
 """Links of a loop that are tried as the one that lies."""
+ABSOLUTE_ROUNDS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +165,16 @@ def _worst(links: Links, lying: Collection[int], among: Collection[int]) -> int:
 
 
 def _residuals(links: Links, lying: Collection[int]) -> Floats:
+    """(links,) in half-widths, of a fit of least absolute residuals (within its bounds a link pulls by squares): so
+    few links are off by much, whatever their widths."""
     middle, half = _middles(links)
-    weight = np.where(links.without(lying), 1 / half**2, 0.0)
-    fit = np.zeros(links.count)
-    for _ in range(8):
+    used = links.without(lying)
+    weight, fit = np.where(used, 1 / half, 0.0), np.zeros(links.count)
+    for _ in range(ABSOLUTE_ROUNDS):
         fit = least_squares(links.count, links.root, links.a, links.b, middle, weight, fit)
-        off: Floats = np.abs(fit[links.b] - fit[links.a] - middle) / half
-        weight = np.where(links.without(lying), 1 / half**2 / np.maximum(off, 0.01), 0.0)
-    return off
+        off: Floats = np.abs(fit[links.b] - fit[links.a] - middle)
+        weight = np.where(used, 1 / np.maximum(off, half), 0.0)
+    return off / half
 
 
 def _middles(links: Links) -> tuple[Floats, Floats]:
@@ -203,7 +206,7 @@ def shortest(count: int, root: int, a: Ints, b: Ints, lo: Ints, hi: Ints, used: 
     far, links = 1 << 60, len(a)
     distance, via = np.full(count, far, np.int64), np.full(count, -1, np.int64)
     distance[root] = 0
-    for turn in range(2 * count + 2):
+    for turn in range(4 * count + 8):
         changed = False
         for i in range(links):
             e = i if turn % 2 == 0 else links - 1 - i
@@ -220,7 +223,7 @@ def shortest(count: int, root: int, a: Ints, b: Ints, lo: Ints, hi: Ints, used: 
             bad = _on_loop(count, a, b, via)
             if bad >= 0:
                 return distance, via, bad
-    return distance, via, root
+    return distance, via, _on_loop(count, a, b, via)
 
 
 @numba.njit(cache=True)

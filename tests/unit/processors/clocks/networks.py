@@ -41,12 +41,13 @@ class Network:
     silent: Callable[[int, int], bool] = lambda host, second: False
     utc_ahead: Mapping[int, int] = field(default_factory=dict)
     no_utc: Iterable[int] = ()
+    exchanges: int = 8
     clocks: list[HostClocks] = field(init=False)
     batches: list[Batch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.clocks = [host_clocks(self.seed, i, 0, START, [NS]) for i in range(self.hosts)]
-        settings, rng = Probing(), np.random.default_rng([self.seed, 77])
+        settings, rng = Probing(link_exchanges=self.exchanges), np.random.default_rng([self.seed, 77])
         net = Path(settings.network_out), Path(settings.network_back), Path(settings.turnaround)
         near = Path(settings.syscall)
         count = 3

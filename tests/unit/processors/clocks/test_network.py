@@ -257,3 +257,21 @@ def test_a_lone_host_that_reboots_goes_on_from_its_utc() -> None:
     assert pieces[-1].utc_err_ns is not None
     assert pieces[-1].utc_err_ns < 10_000_000
     assert pieces[-1].valid_from < pieces[0].valid_from
+
+
+def test_2000_hosts_of_a_ring_and_a_hub_cost_what_they_bring() -> None:
+    net = Network(2_000, ring_and_hub(2_000), 22, exchanges=2)
+    state = STEP.start()
+    calls: list[int] = []
+    for second in range(5):
+        for batch in net.run(second, second + 1):
+            state, out = STEP.on_batch(state, batch)
+            calls.append(sum(len(o.batch) for o in out))
+        net.batches.clear()
+    group, = state.groups.values()
+    assert len(group.members) == 2_000
+    assert all(h.in_step for h in state.hosts.values())
+    assert sum(1 for rows in calls if rows) < len(calls) / 2  # a cell for all at once, not host by host
+    kept = [len(h.pieces) + len(h.utc_segments) + sum(len(s.pieces) for e in h.edges if e.local == h.name
+                                                      for s in e.stretches) for h in state.hosts.values()]
+    assert max(kept) < 40
