@@ -26,9 +26,9 @@ One message is one batch: an Arrow IPC stream in one zstd frame, with its header
 the host. A row's identity is (producer, epoch, contract, sequence, row). A message of an aligned contract (since its
 version 2) may hold the rows of several batches of one host, one after the other: `fs-parts` then says for each of them
 producer, epoch, clock, sequence, first row, rows and rows of the whole sequence, and those are its rows' identities.
-Code reads its own version of a contract and the one before; a column added later is nullable and filled with nulls. `symbol` is text by dictionary (repeats cost an
-index). Null means missing, never 0. Raw times are ticks of the batch's clock, times of everything else are ns of fleet
-time since 1970.
+Code reads its own version of a contract and the one before; a column added later is nullable and filled with nulls.
+`symbol` is text by dictionary (repeats cost an index). Null means missing, never 0. Raw times are ticks of the
+batch's clock, times of everything else are ns of fleet time since 1970.
 """
 
 
