@@ -38,7 +38,7 @@ def told(document: dict[str, Any], failures: list[str] | None = None) -> str:
 def test_every_section_is_told_with_units() -> None:
     text = told(DOCUMENT)
     for words in ("scenario serving, seed 5, 2 hosts × 2 devices, 2 s", "1,234,567", "98,765 events/s", "456 MB",
-                  "1.23", "(µs)", "99.987%", "1.50%", "2 of 3, 1 false", "beyond both bounds: 17",
+                  "1.23", "(µs)", "99.987%", "1.50%", "2 of 3, 1 false", "not flagged: 17",
                   "macro-F1 0.876", "withheld 9, of them wrongly 4", "1.23% of a state, 4.56% of", "host 3.10%",
                   "latency 7, mixed 2", "throttling", "median", "1.25", "note: regressions: none"):
         assert words in text, words
