@@ -1,4 +1,4 @@
-"""Maps made of maps: two hops into one, and the reference's clock into fleet time."""
+"""Maps made of maps: two hops into one, and the end of a clock that closed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from itertools import pairwise
 from typing import Final
 
 from fleetscope.contracts.derived import ALIGNMENTS
-from processors.clocks.fixed import ONE_Q32
 from processors.clocks.segments import Segment, SegmentMap, State
 
 END_OF_TIME: Final = 1 << 62
-SLEW_PPM: Final = 5
-SLEW_HORIZON_NS: Final = 5_000_000_000
 
 
 def worst(a: State, b: State) -> State:
@@ -67,23 +64,3 @@ def _link(piece: Segment, parent: SegmentMap, start: int, stop: int) -> Segment:
     rate = ((last - first) << 32) // (stop - start)
     return Segment(piece.epoch, start, stop, start, first, rate, err, utc, state, piece.decided_at)
 
-
-def slew(utc: list[Segment], fleet_at: int | None) -> tuple[list[Segment], int | None]:
-    """Pieces raw → UTC of the reference into pieces raw → fleet time, slewed by at most 5 ppm and never stepped.
-
-    ``fleet_at`` is fleet time at the first piece's start, None at the very beginning or after a reboot.
-    """
-    ready: list[Segment] = []
-    for piece in utc:
-        real = piece.at(piece.valid_from)
-        fleet = real if fleet_at is None else fleet_at
-        ppb = max(-SLEW_PPM * 1000, min(SLEW_PPM * 1000, (real - fleet) * 1_000_000_000 // SLEW_HORIZON_NS))
-        rate = ONE_Q32 + (ppb * ONE_Q32) // 1_000_000_000
-        made = Segment(piece.epoch, piece.valid_from, piece.valid_to, piece.valid_from, fleet, rate, 1, None,
-                       "provisional" if piece.state == "gap" else piece.state, piece.decided_at)
-        fleet_at = made.at(made.valid_to)
-        away = max(abs(fleet - real), abs(fleet_at - piece.at(piece.valid_to)))
-        utc_err = plus(piece.err_ns, away, 2)
-        ready.append(Segment(made.epoch, made.valid_from, made.valid_to, made.src0, made.dst0, made.rate_q32, 1,
-                             utc_err, made.state, made.decided_at))
-    return ready, fleet_at

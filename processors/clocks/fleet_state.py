@@ -167,6 +167,8 @@ class FleetState:
     next_offset: dict[TopicPartition, int] = field(default_factory=dict)
     bad_samples: int = 0
     groups_made: int = 0
+    admit_after: int = 0
+    """Heartbeats of hosts without a group to let pass before an election is tried again."""
     sequences: dict[str, int] = field(default_factory=dict)
 
     def host(self, name: str) -> HostClock:
@@ -198,7 +200,7 @@ class FleetState:
                 "edges": [e.plain() for e in self.edges.values()],
                 "groups": [g.plain() for g in self.groups.values()],
                 "ledger": self.ledger.to_plain(), "lives": self.lives.to_plain(), "bad": self.bad_samples,
-                "made": self.groups_made,
+                "made": self.groups_made, "admit_after": self.admit_after,
                 "sequences": self.sequences,
                 "next": [[*at, offset] for at, offset in sorted(self.next_offset.items())]}
 
@@ -206,7 +208,7 @@ class FleetState:
     def of_plain(cls, data: dict[str, Any]) -> FleetState:
         """From ``plain``."""
         state = cls(ledger=Ledger.from_plain(data["ledger"]), lives=Incarnations.from_plain(data["lives"]),
-                    bad_samples=data["bad"], groups_made=data["made"],
+                    bad_samples=data["bad"], groups_made=data["made"], admit_after=data["admit_after"],
                     sequences=dict(data["sequences"]),
                     next_offset={TopicPartition(t, p): o for t, p, o in data["next"]})
         state.hosts = {h["name"]: HostClock.of_plain(h) for h in data["hosts"]}

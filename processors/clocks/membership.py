@@ -38,19 +38,26 @@ class Membership:
         """Let the host into the group of a neighbour, or start the election of those it is linked with."""
         if host.group is not None:
             return
+        linked = any(state.hosts[e.other(host.name)].group is not None for e in host.edges)
+        old = host.first is not None and host.through is not None and host.through - host.first >= self.no_utc_ns
+        ready = host.utc_seen >= self.elect_after
+        if not (linked or now or host.closed or old or ready):
+            return
+        if state.admit_after and not (linked or now):  # looking at all that are linked costs as much as they are
+            state.admit_after -= 1
+            return
         loose, neighbours = _loose(state, host)
         if neighbours:
             self._join(state, state.groups[min(neighbours)], loose)
             return
-        ready = host.utc_seen >= self.elect_after
-        heard = [m for m in loose if state.hosts[m].through is not None]
-        if not now and ready and host.utc_seen < 2 * self.elect_after:
-            ready = all(state.hosts[m].readings for m in heard)  # the more vote the better
-        old = host.first is not None and host.through is not None and host.through - host.first >= self.no_utc_ns
+        if ready and not now and host.utc_seen < 2 * self.elect_after:  # the more vote the better
+            ready = all(state.hosts[m].readings for m in loose if state.hosts[m].through is not None)
         if not (ready or now or host.closed or old):
+            state.admit_after = len(loose)
             return
         candidates = {m: state.hosts[m] for m in loose if _has_utc(state.hosts[m])}
         if not candidates and not (now or host.closed or old):
+            state.admit_after = len(loose)
             return
         self._found(state, loose, _offsets_by_raw(state, host, candidates), sink)
 

@@ -87,12 +87,12 @@ class Network:
         return made
 
     def _second(self, host: int, second: int) -> list[Batch]:
-        found: list[pa.RecordBatch] = []
+        found: dict[int, list[Probe]] = {}
         for link, probe in self._probes[host]:
-            rows = sample_rows([probe], second * NS, (second + 1) * NS)
-            if rows is None or (link is None and host in self.no_utc) or (link is not None and self.cut(link, second)):
-                continue
-            found.append(_shifted(rows, self._off(link, host, second)))
+            if not ((link is None and host in self.no_utc) or (link is not None and self.cut(link, second))):
+                found.setdefault(self._off(link, host, second), []).append(probe)
+        made = [_shifted(rows, off) for off, probes in found.items()
+                if (rows := sample_rows(probes, second * NS, (second + 1) * NS)) is not None]
         if self.silent(host, second):
             return []
         sent = self.clocks[host].raw.at((second + 1) * NS)
@@ -100,8 +100,8 @@ class Network:
             "time_ticks": sent, "contract": "clock_samples", "clock": "monotonic_raw", "batches_total": 0,
             "rows_total": 0, "dropped_rows_total": 0, "through_ticks": sent, "closed": False}
         batches = []
-        if found:
-            table = pa.Table.from_batches(found).unify_dictionaries().combine_chunks()
+        if made:
+            table = pa.Table.from_batches(made).unify_dictionaries().combine_chunks()
             batches.append(self._batch(host, CLOCK_SAMPLES.name, table.to_batches()[0], sent))
         return [*batches, self._batch(host, HEARTBEATS.name, from_rows(HEARTBEATS, [beat]), sent)]
 

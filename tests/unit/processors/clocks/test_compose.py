@@ -1,4 +1,4 @@
-"""Chains of maps, and fleet time that slews."""
+"""Chains of maps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from processors.clocks.compose import END_OF_TIME, beyond, compose, plus, slew, worst
+from processors.clocks.compose import END_OF_TIME, beyond, compose, plus, worst
 from processors.clocks.segments import Segment, SegmentMap, State
 
 NS = 1_000_000_000
@@ -80,47 +80,8 @@ def test_a_chain_is_as_sure_as_its_least_sure_piece() -> None:
     assert plus(1, 2, 3) == 6
 
 
-def utc(offsets_ns: list[int], *, epoch: int = 0) -> list[Segment]:
-    """One piece a second raw → UTC at these offsets of UTC against raw."""
-    return [Segment(epoch, i * NS, (i + 1) * NS, i * NS, i * NS + offset, ONE, 50, None, "settled", 0)
-            for i, offset in enumerate(offsets_ns)]
-
-
-def test_fleet_time_is_continuous_slews_by_at_most_5_ppm_and_comes_to_utc() -> None:
-    jump = 30_000
-    ready, _ = slew(utc([0] * 3 + [jump] * 60), None)
-    assert all(abs(a.at(a.valid_to) - b.dst0) <= 1 for a, b in pairwise(ready))
-    assert all(abs(s.rate_q32 - ONE) <= 5e-6 * ONE + 1 for s in ready)
-    assert max(abs(s.rate_q32 - ONE) for s in ready) >= 4.9e-6 * ONE
-    assert abs(ready[-1].dst0 - (62 * NS + jump)) < 200
-
-
-def test_the_bound_against_utc_covers_what_is_still_to_be_slewed() -> None:
-    pieces = utc([0] * 3 + [30_000] * 40)
-    ready, _ = slew(pieces, None)
-    for real, fleet in zip(pieces, ready, strict=True):
-        for t in (real.valid_from, real.valid_to - 1):
-            assert fleet.utc_err_ns is not None
-            assert abs(fleet.at(t) - real.at(t)) + 50 <= fleet.utc_err_ns
-
-
-def test_slewing_in_two_calls_is_slewing_in_one() -> None:
-    pieces = utc([0, 500, -900, 2_000, 100])
-    first, at = slew(pieces[:2], None)
-    second, _ = slew(pieces[2:], at)
-    assert first + second == slew(pieces, None)[0]
-
-
-def test_a_gap_against_utc_leaves_fleet_time_going_without_a_bound_against_utc() -> None:
-    pieces = utc([0, 0, 0])
-    hole = Segment(0, NS, 2 * NS, NS, NS, ONE, None, None, "gap", 0)
-    ready, _ = slew([pieces[0], hole, pieces[2]], None)
-    assert [(s.state, s.err_ns, s.utc_err_ns is None) for s in ready] == [
-        ("settled", 1, False), ("provisional", 1, True), ("settled", 1, False)]
-
-
 def test_the_end_of_a_closed_clock_is_a_gap_for_ever() -> None:
-    last = utc([0])[0]
+    last = chain(random.Random(4), 0, 0, 1)[0]
     end = beyond(last)
-    assert (end.valid_from, end.valid_to, end.err_ns, end.state) == (NS, END_OF_TIME, None, "gap")
-    assert end.at(NS) == last.at(NS)
+    assert (end.valid_from, end.valid_to, end.err_ns, end.state) == (last.valid_to, END_OF_TIME, None, "gap")
+    assert end.at(last.valid_to) == last.at(last.valid_to)
