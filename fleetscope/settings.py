@@ -62,7 +62,7 @@ class PipelineSettings(BaseModel):
     window_ms: int = Field(1_000, ge=100, le=60_000)
     allowed_lateness_s: float = Field(60.0, ge=0)
     settle_limit_s: float = Field(10.0, gt=0)
-    insert_rows: int = Field(200_000, ge=1)
+    insert_rows: int = Field(100_000, ge=1)
     insert_linger_s: float = Field(1.0, gt=0)
     commit_interval_s: float = Field(1.0, gt=0)
     held_bytes: int = Field(16 * 1024 * 1024, ge=1024 * 1024)
