@@ -117,7 +117,7 @@ class Grid:
         hosts = [h for m in group.members if (h := state.hosts[m]).in_step]
         edges, links = _links(state, group, hosts)
         suspects = [i for i, e in enumerate(edges) if e.key in group.suspects]
-        solution = solve(links, suspects)
+        solution = solve(links, suspects, elsewhere=len(suspects) < len(group.suspects))
         length = self._cell_ns(state, group)
         end = group.fleet + length + group.ppb * length // NS
         utc = utc_cell(root, group, root.target, end)
@@ -173,11 +173,12 @@ class Grid:
         for number in sorted(solution.lying):
             key = edges[number].key
             group.lying[key] = end + self.quarantine_ns
-            group.suspects.pop(key, None)
+            group.suspects.clear()
             self._accuse(group, [key], end, "excluded", sink)
         if solution.suspects:
             named = [edges[i].key for i in sorted(solution.suspects)]
-            if any(k not in named for k in group.suspects):
+            seen = {e.key for e in edges}
+            if any(k in seen and k not in named for k in group.suspects):  # fewer explain it now
                 group.suspects.clear()
             fresh = not group.suspects
             for key in named:

@@ -22,6 +22,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+NONE: Final = -1
+"""Stands for no link, as the one that lies."""
 FAR: Final = 1 << 60
 """Distance of what is not reached."""
 DOUBT_SHARE: Final = 0.5
@@ -46,7 +48,7 @@ class Links:
     def without(self, dropped: Collection[int]) -> Bools:
         """Mask of the links that are not ``dropped``."""
         used = np.ones(len(self.a), np.bool_)
-        used[list(dropped)] = False
+        used[[e for e in dropped if e != NONE]] = False
         return used
 
 
@@ -75,10 +77,11 @@ class Solution:
     suspects: frozenset[int]
 
 
-def solve(links: Links, suspects: Collection[int] = ()) -> Solution:
-    """Bounds over all paths and the estimate; ``suspects`` are links of which one lies, as known from before."""
+def solve(links: Links, suspects: Collection[int] = (), *, elsewhere: bool = False) -> Solution:
+    """Bounds over all paths and the estimate; ``suspects`` are links of which one lies, as known from before, or
+    (``elsewhere``) one that is not among these links."""
     lying: set[int] = set()
-    hypotheses = sorted(suspects)
+    hypotheses = sorted({*suspects, NONE}) if elsewhere and suspects else sorted(suspects)
     found = _hull(links, lying, hypotheses) if hypotheses else bounds(links, links.without(lying))
     while isinstance(found, list) or found is None:
         loop = found if isinstance(found, list) else _contradiction(links, lying)
@@ -93,6 +96,8 @@ def solve(links: Links, suspects: Collection[int] = ()) -> Solution:
     if len(hypotheses) == 1:
         lying.update(hypotheses)
         hypotheses = []
+    hypotheses = [e for e in hypotheses if e != NONE]
+    lying.discard(NONE)
     left_out = {*lying, _worst(links, lying, hypotheses)} if hypotheses else lying
     return Solution(found, estimate(links, left_out, found), frozenset(lying), frozenset(hypotheses))
 

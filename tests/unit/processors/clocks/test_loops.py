@@ -119,6 +119,14 @@ def test_suspects_stay_so_until_one_of_them_alone_explains_the_links() -> None:
     assert told.suspects == frozenset()
 
 
+def test_a_suspect_is_not_condemned_because_the_others_are_away() -> None:
+    alone = links(3, [(0, 1, -10, 10), (1, 2, -10, 10), (2, 0, -50, 50)])
+    found = solve(alone, suspects=(0,), elsewhere=True)
+    assert found.lying == frozenset()
+    assert found.suspects == {0}
+    assert found.bounds.high.tolist() == [0, 60, 50]  # link 0 may lie: round by the others
+
+
 def test_clocks_that_no_link_reaches_have_no_bounds() -> None:
     found = solve(links(4, [(0, 1, -5, 5), (2, 3, -5, 5)]))
     assert found.bounds.reached.tolist() == [True, True, False, False]

@@ -73,6 +73,14 @@ def test_where_one_of_three_links_lies_all_are_named_and_the_bound_holds_whichev
     assert sorted(found["evidence"]["links"]) == [["h00000", "h00001"], ["h00001", "h00002"], ["h00002", "h00000"]]
 
 
+def test_links_that_were_suspects_are_cleared_when_the_liar_is_known() -> None:
+    net = Network(4, [(0, 1), (1, 0), (0, 2), (2, 1), (3, 2), (2, 3), (3, 0)], 6, lies={(2, 3): (60_000, 0)})
+    outputs = played(net, 20)
+    named = [row["evidence"] for row in kinds(outputs, "clock_contradiction")]
+    assert all(["h00002", "h00003"] in one["links"] for one in named)
+    assert [one["links"] for one in named if one["verdict"] == "excluded"] == [[["h00002", "h00003"]]]
+
+
 def test_a_link_that_lied_for_a_while_is_used_again_later() -> None:
     net = Network(5, ring_and_hub(5), 7, lies={(2, 3): (0, 0)})
     net.run(0, 8)
