@@ -68,6 +68,7 @@ class FleetClockStep:
     def on_end(self, state: FleetState) -> list[Output]:
         """Decide what is left."""
         sink = Sink()
+        over = {n for n, group in state.groups.items() if self._all_closed(state, group)}
         for host in state.hosts.values():
             host.closed = True
         for host in list(state.hosts.values()):
@@ -83,7 +84,7 @@ class FleetClockStep:
         for number in sorted(state.groups):
             if number in state.groups:
                 self._work(state, state.groups[number], sink, flush=True)
-            if number in state.groups:
+            if number in state.groups and number not in over:
                 self._membership.finish(state, state.groups[number], sink)
         return sink.outputs(state)
 
@@ -164,7 +165,11 @@ class FleetClockStep:
             self._grid.hear(state, group, host)
             self._touch(state, group, host, sink)
             # Where all have closed nobody's promise moves time on: what they sent last must not wait for that.
-            self._work(state, group, sink, flush=all(state.hosts[m].closed for m in group.members))
+            self._work(state, group, sink, flush=self._all_closed(state, group))
+
+    @staticmethod
+    def _all_closed(state: FleetState, group: Group) -> bool:
+        return all(state.hosts[m].closed for m in group.members)
 
     def _promise(self, state: FleetState, host: HostClock, through: int, closed: bool) -> None:
         """Every sample before ``through`` has been published."""
