@@ -139,6 +139,10 @@ class _Watched:
         """As the store."""
         return self._store.frame(sql, parameters)
 
+    def release(self) -> None:
+        """As the store."""
+        self._store.release()
+
     def version(self) -> str:
         """As the store."""
         return self._store.version()
