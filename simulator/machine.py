@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fleetscope.errors import UsageError
+from simulator.toml_files import find, names_in, read
 
 MACHINES: Final = Path(__file__).parent / "machines"
 SPEEDS_GT_S: Final = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0)
@@ -125,25 +125,13 @@ def _contradictions(machine: Machine) -> list[tuple[str, str]]:
 
 def machine_names() -> list[str]:
     """Kinds that come with the package."""
-    return sorted(path.stem for path in MACHINES.glob("*.toml"))
+    return names_in(MACHINES)
 
 
 def load_machine(name_or_path: str | Path) -> Machine:
     """A machine by kind or from a TOML file; UsageError names file, key, line where there is one, and reason."""
-    text = str(name_or_path)
-    path = Path(text)
-    if path.suffix != ".toml":
-        if text not in machine_names():
-            raise UsageError(f"there is no machine {text!r}; known are {', '.join(machine_names())}, "
-                             "or give the path of a .toml file")
-        path = MACHINES / f"{text}.toml"
-    try:
-        source = path.read_text(encoding="utf-8")
-        values = tomllib.loads(source)
-    except OSError as error:
-        raise UsageError(f"machine {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"machine {path}: {error}") from error
+    path = find("machine", name_or_path, MACHINES)
+    source, values = read("machine", path)
     return parse_machine({"kind": path.stem, **values}, f"machine {path}", source)
 
 

@@ -10,10 +10,9 @@ from fleetscope.contracts.batch import Batch, StreamKey
 from fleetscope.incarnations import base_of, life_of
 from processors.align.host import Host, LocalClock
 from processors.align.progress import END, Beat
-from processors.clocks.compose import beyond
 from processors.clocks.pair import Pair, PairRules, add_probes, advance, change_frequency, finish, restart
 from processors.clocks.probes import NS, Pairing, arrivals, assumptions_for
-from processors.clocks.segments import Segment
+from processors.clocks.segments import Segment, beyond
 
 RAW_CLOCK: Final = "monotonic_raw"
 

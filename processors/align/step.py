@@ -37,11 +37,10 @@ from processors.align.publish import (
     unplaced_output,
     watermarks,
 )
-from processors.clocks.compose import beyond
 from processors.clocks.emission import segments_by_host
 from processors.clocks.fixed import ONE_Q32
 from processors.clocks.pair import PairRules
-from processors.clocks.segments import Segment, SegmentMap
+from processors.clocks.segments import Segment, SegmentMap, beyond
 
 VERSION: Final = 2
 NS: Final = 1_000_000_000

@@ -10,11 +10,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from processors.clocks.compose import beyond
 from processors.clocks.emission import Sink
 from processors.clocks.fleet_state import NS, FleetState, Group, HostClock
 from processors.clocks.links import Edge, Key, Stretch
-from processors.clocks.segments import Segment
+from processors.clocks.segments import Segment, beyond
 
 DRIFT: Final = 9_000
 """1 / 111 ppm: what a rate may be off by."""

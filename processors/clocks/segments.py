@@ -28,7 +28,7 @@ LINGER_NS: Final = 10_000_000_000
 """Producers send rows sooner than this after they were stamped."""
 SLACK_NS: Final = 1_000_000
 """A row may be mapped this long after it was sent: the error of an extrapolated map."""
-_FAR: Final = 1 << 62
+END_OF_TIME: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,12 @@ class Segment:
 
 
 _FIELDS: Final = tuple(f.name for f in fields(Segment))
+
+
+def beyond(last: Segment) -> Segment:
+    """The gap after the last piece of a clock whose producer closed: everything is decided, nothing has a bound."""
+    return Segment(last.epoch, last.valid_to, END_OF_TIME, last.src0, last.dst0, last.rate_q32, None, None, "gap",
+                   last.decided_at)
 
 
 def segment_rows(host: str, clock: str, target_host: str, target_clock: str, segments: list[Segment]) -> pa.RecordBatch:
@@ -153,7 +159,7 @@ class _Run:
         inside &= times < stops[index]
         base, slope, origin = dst0[index], rate[index], src0[index]
         if not inside.all():  # absurd stamps must not overflow
-            reach = (_FAR >> 1) // ((slope >> np.int64(32)) + 1)
+            reach = (END_OF_TIME >> 1) // ((slope >> np.int64(32)) + 1)
             shifted = np.clip(times, origin - reach, origin + reach)
             times, ends = shifted, ends - times + shifted
         mapped = Mapped(
@@ -214,7 +220,7 @@ class SegmentMap:
 
     def reopen(self) -> None:
         """Take back the gap without an end that was put after the last piece of a closed clock."""
-        if len(self.segments) > 1 and self.segments[-1].valid_to >= _FAR:
+        if len(self.segments) > 1 and self.segments[-1].valid_to >= END_OF_TIME:
             del self.segments[-1]
             self._runs = None
 
@@ -228,7 +234,8 @@ class SegmentMap:
             return False
         last = self.segments[-1]
         if sent is not None:
-            return last.at(last.valid_from if last.err_ns is None and last.valid_to < _FAR else last.valid_to) > sent
+            ends_an_epoch = last.err_ns is None and last.valid_to < END_OF_TIME
+            return last.at(last.valid_from if ends_an_epoch else last.valid_to) > sent
         return self.bits < 64 or t < last.valid_to or self.find(t) is not None
 
     def find(self, t: int) -> Segment | None:
@@ -276,7 +283,7 @@ class SegmentMap:
             cuts = [0, *(i for i, (a, b) in enumerate(pairwise(self.segments), 1)
                          if b.epoch != a.epoch and (b.valid_from < a.valid_to or self.bits < 64)), len(self.segments)]
             parts = [self.segments[a:b] for a, b in pairwise(cuts)]
-            since = [-_FAR, *(_bounded_until(part) for part in parts[:-1])]
+            since = [-END_OF_TIME, *(_bounded_until(part) for part in parts[:-1])]
             self._runs = [_Run.of(part, at) for part, at in zip(parts, since, strict=True)]
         return self._runs
 
@@ -288,8 +295,8 @@ def _bounded_until(run: list[Segment]) -> int:
 
 
 def _by_newest(runs: list[_Run], times: Ints, ends: Ints, sent: int | None, bits: int = 64) -> Mapped:
-    latest = _FAR if sent is None else sent + SLACK_NS
-    earliest = -_FAR if sent is None else sent - LINGER_NS
+    latest = END_OF_TIME if sent is None else sent + SLACK_NS
+    earliest = -END_OF_TIME if sent is None else sent - LINGER_NS
 
     def mapped_by(run: _Run) -> tuple[Mapped, NDArray[np.bool_]]:
         return run.apply(*((times, ends) if bits == 64 or sent is None else run.unwrapped(times, ends, sent, bits)))

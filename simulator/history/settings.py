@@ -6,7 +6,6 @@ Times of events are hours since the start; shares are 0..1. Any number may be a 
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -16,6 +15,7 @@ from fleetscope.errors import UsageError
 from simulator.scenario.draw import DrawError, drawn
 from simulator.scenario.lines import line_of
 from simulator.scenario.part import Part
+from simulator.toml_files import read
 
 HOUR_S: Final = 3_600
 MAX_DEVICES: Final = 100_000
@@ -200,13 +200,7 @@ def load_history(path: Path, seed: int = 0) -> History:
 
     Raises UsageError naming file, line where it can be found, key and reason.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        values = tomllib.loads(text)
-    except OSError as error:
-        raise UsageError(f"history {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"history {path}: {error}") from error
+    text, values = read("history", path)
     prefix = ("history",) if "history" in values else ()
     return parse_history(values["history"] if prefix else values, seed, str(path), text, prefix)
 

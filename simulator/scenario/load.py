@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
-from fleetscope.errors import UsageError
 from simulator.scenario.draw import DrawError, drawn
 from simulator.scenario.schema import Scenario
 from simulator.scenario.source import Source
+from simulator.toml_files import find, names_in, read
 
 SCENARIOS: Final = Path(__file__).parents[1] / "scenarios"
 
 
 def scenario_names() -> list[str]:
     """Names of the scenarios that come with the package."""
-    return sorted(path.stem for path in SCENARIOS.glob("*.toml"))
+    return names_in(SCENARIOS)
 
 
 def load_scenario(name_or_path: str | Path, seed: int = 0) -> Scenario:
@@ -26,20 +25,8 @@ def load_scenario(name_or_path: str | Path, seed: int = 0) -> Scenario:
 
     UsageError names file, line, key and reason.
     """
-    text = str(name_or_path)
-    path = Path(text)
-    if path.suffix != ".toml":
-        if text not in scenario_names():
-            raise UsageError(f"there is no scenario {text!r}; known are {', '.join(scenario_names())}, "
-                             "or give the path of a .toml file")
-        path = SCENARIOS / f"{text}.toml"
-    try:
-        content = path.read_text(encoding="utf-8")
-        values = tomllib.loads(content)
-    except OSError as error:
-        raise UsageError(f"scenario {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"scenario {path}: {error}") from error
+    path = find("scenario", name_or_path, SCENARIOS)
+    content, values = read("scenario", path)
     return parse_scenario({"name": path.stem, **values}, Source(str(path), content), seed)
 
 

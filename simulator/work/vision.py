@@ -6,17 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from fleetscope.errors import UsageError
-from simulator.machine import Machine
 from simulator.work.arrivals import ArrivalConfig
-from simulator.work.crew import Crew
-from simulator.work.layout import Layout, LayoutBuilder
+from simulator.work.batches import BatchPlanner, only
+from simulator.work.layout import LayoutBuilder
 from simulator.work.models import VISION_50, Vision
 from simulator.work.operators import Cost, conv2d, elementwise, matmul
-from simulator.work.plan import WARM_UP_NS, Conditions, Gauges, Plan, Seat
-from simulator.work.queue import GatherConfig, RequestQueue
+from simulator.work.plan import WARM_UP_NS, Seat
+from simulator.work.queue import GatherConfig
 from simulator.work.table import Table, table
 
 
@@ -63,45 +60,18 @@ def kernels(model: Vision, images: int) -> list[tuple[str, bool, Cost]]:
     return found
 
 
-class VisionPlanner:
+class VisionPlanner(BatchPlanner):
     """Plans one device; see `Planner`."""
-
-    ranks = 1
-    groups: tuple[tuple[int, ...], ...] = ()
 
     def __init__(self, config: VisionConfig, key: tuple[int, ...], seats: Sequence[Seat], *,
                  start_ns: int = WARM_UP_NS) -> None:
-        if len(seats) != 1:
-            raise UsageError(f"vision: a replica has one seat, not {len(seats)}")
+        seat = only(seats, "vision")
+        super().__init__(replace(seat, host=replace(seat.host, pageable=config.pageable)), key, config.batch,
+                         config.arrivals, start_ns)
         self.config = config
-        seat = replace(seats[0], host=replace(seats[0].host, pageable=config.pageable))
-        self._seat = seat
-        self._crew = Crew(key, [seat], ())
-        self._queue = RequestQueue(config.batch, config.arrivals, np.random.default_rng([*key, 1]), start_ns)
-        self._made: dict[tuple[int, bool], tuple[Layout, Table]] = {}
-        self._start_ns = start_ns
-        self._step = 0
 
-    def plan(self, now_ns: int, conditions: tuple[Conditions, ...] = ()) -> Plan:
-        """The next batch; see `Planner.plan`."""
-        count, at_ns, demand_ns = self._queue.take(max(now_ns, self._start_ns))
-        if not count:
-            return Plan(self._step, at_ns, at_ns, (), Gauges())
-        shape = count, at_ns > demand_ns
-        if shape not in self._made:
-            self._made[shape] = self._layout(*shape), _table(self.config, count, self._seat.machine)
-        layout, work = self._made[shape]
-        programs = self._crew.programs([layout], [work], conditions)
-        if at_ns > demand_ns:  # the step is open from its first request on
-            programs[0].call_ns[0] = at_ns - demand_ns
-        step, self._step = self._step, self._step + 1
-        return Plan(step, demand_ns, demand_ns, programs, Gauges(count, self._queue.waiting, count))
-
-    def _layout(self, count: int, gathers: bool) -> Layout:
+    def _calls(self, calls: LayoutBuilder, count: int) -> None:
         config = self.config
-        calls = LayoutBuilder(self._seat.host, 0, 0, remote_numa=self._seat.remote_numa)
-        if gathers:
-            calls.work("gather_batch", 0, "host_launch")
         if not config.prefetch:
             self._prepare(calls, count)
         shapes = kernels(config.model, count)
@@ -111,17 +81,15 @@ class VisionPlanner:
         if config.prefetch:
             self._prepare(calls, count)
         calls.copy("outputs_d2h", len(shapes) + 1, out=True, wait=ready)
-        calls.sync()
-        return calls.build()
 
     def _prepare(self, calls: LayoutBuilder, count: int) -> None:
         for name, each_ns in (("decode_images", self.config.decode_ns), ("augment", self.config.augment_ns)):
             if each_ns:
                 calls.work(name, each_ns * count // self.config.workers, "host_input")
 
-
-def _table(config: VisionConfig, count: int, machine: Machine) -> Table:
-    """Images arrive as 32-bit colours; scores leave as 32-bit numbers."""
-    pixels = config.model.image_side ** 2 * 3
-    return table(machine, [cost for _, _, cost in kernels(config.model, count)],
-                 [count * pixels * 4, count * config.model.classes * 4])
+    def _table(self, count: int) -> Table:
+        """Images arrive as 32-bit colours; scores leave as 32-bit numbers."""
+        model = self.config.model
+        pixels = model.image_side ** 2 * 3
+        return table(self._seat.machine, [cost for _, _, cost in kernels(model, count)],
+                     [count * pixels * 4, count * model.classes * 4])

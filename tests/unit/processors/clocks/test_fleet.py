@@ -9,8 +9,8 @@ import pytest
 
 from fleetscope.contracts.raw import CLOCK_SAMPLES
 from fleetscope.step import replay
-from processors.clocks.compose import END_OF_TIME
 from processors.clocks.fleet import FleetClockStep
+from processors.clocks.segments import END_OF_TIME
 from tests.unit.processors.clocks.fleets import NS, Fleet, TrueHost, maps, piece_at, references, shifted
 
 STEP = FleetClockStep()

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from fleetscope.contracts.derived import ALIGNMENTS
 from processors.clocks.pair import PairRules, finish
-from processors.clocks.segments import NO_BOUND, Segment, SegmentMap, State, segment_rows, segments_of
+from processors.clocks.segments import (
+    END_OF_TIME,
+    NO_BOUND,
+    Segment,
+    SegmentMap,
+    State,
+    beyond,
+    segment_rows,
+    segments_of,
+)
 from tests.unit.processors.clocks.models import HOST_START, NS, Model, fitted, probes
 
 RULES = PairRules()
@@ -168,3 +177,10 @@ def test_a_stuck_clock_s_rows_have_no_bound() -> None:
     sent = HOST_START + 20 * NS
     tick = clock.read(sent)
     assert segments.apply(ints(tick), ints(tick), sent).err_ns.tolist() == [NO_BOUND]
+
+
+def test_the_end_of_a_closed_clock_is_a_gap_for_ever() -> None:
+    last = Segment(0, 10**9, 3 * 10**9, 10**9, 7, (1 << 32) - 399_999, 100, None, "settled", 0)
+    end = beyond(last)
+    assert (end.valid_from, end.valid_to, end.err_ns, end.state) == (last.valid_to, END_OF_TIME, None, "gap")
+    assert end.at(last.valid_to) == last.at(last.valid_to)
