@@ -15,7 +15,7 @@ from fleetscope.contracts.raw import SPANS
 from simulator.clocks import Clock
 from simulator.engine.program import MATRIX_TRACK
 from simulator.engine.world import DeviceSpans, HostSpans
-from simulator.work.names import NAME, NAMES
+from simulator.work.names import ACTIVITY, NAME, NAMES
 
 Ints = NDArray[np.int64]
 S = TypeVar("S", HostSpans, DeviceSpans)
@@ -28,6 +28,10 @@ FIRST_PROCESS: Final = 4_000
 """Process that drives device d of a host is this plus d."""
 _SYMBOL: Final = pa.dictionary(pa.int32(), pa.string())
 _SUBMIT: Final = NAME["submit"]
+_ACTIVITIES: Final = tuple(dict.fromkeys(ACTIVITY.values()))
+_ACTIVITY: Final = np.array([_ACTIVITIES.index(ACTIVITY[name]) if name in ACTIVITY else -1 for name in NAMES],
+                            np.int64)
+"""By code of a name: index in _ACTIVITIES, −1 for none."""
 _REQUEST_SHIFT: Final = 40
 """A request of the fleet is its replica shifted by this, plus its number in the replica."""
 
@@ -52,9 +56,10 @@ def host_rows(parts: Sequence[tuple[HostSpans, Seats]], clock: Clock) -> pa.Reco
     """The host's own work on its reference clock; each part comes from a world with processes of this host."""
     spans = [part for part, _ in parts]
     start = clock.read(_joined([part.start for part in spans]))
+    names = _joined([np.where(part.name < 0, _SUBMIT, part.name) for part in spans])
     rows = {
         "track": _symbols(_joined([part.track for part in spans]), HOST_TRACKS),
-        "name": _symbols(_joined([np.where(part.name < 0, _SUBMIT, part.name) for part in spans]), NAMES),
+        "name": _symbols(names, NAMES), "activity": _symbols(_ACTIVITY[names], _ACTIVITIES),
         "start_ticks": pa.array(start),
         "duration_ticks": pa.array(clock.passed(start, clock.read(_joined([part.end for part in spans])))),
         "correlation_id": _integers(_joined([part.correlation for part in spans])),

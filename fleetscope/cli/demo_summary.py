@@ -25,7 +25,8 @@ _COLOURS: Final = {
     "compute": "green", "memory_bandwidth": "blue", "on_chip_memory": "cyan", "interconnect": "cyan",
     "latency": "yellow", "throttled": "red", "bank_conflict": "magenta", "spill": "magenta", "dma_stall": "magenta",
     "kernel_unattributed": "white", "collective_network": "bright_magenta", "collective_wait": "magenta",
-    "pcie_h2d": "bright_red", "pcie_d2h": "red", "pcie_small": "bright_yellow", "host": "bright_cyan",
+    "pcie_h2d": "bright_red", "pcie_d2h": "red", "pcie_small": "bright_yellow", "pcie_queueing": "yellow",
+    "host": "bright_cyan", "host_input": "cyan", "host_contention": "bright_magenta", "host_pageable": "bright_green",
     "launch_overhead": "bright_blue", "dependency": "bright_white", "no_demand": "bright_black",
     "unresolved": "white", "unknown": "red",
 }
@@ -33,7 +34,8 @@ _GLYPHS: Final = {
     "compute": "█", "memory_bandwidth": "▓", "on_chip_memory": "▒", "interconnect": "▤", "latency": "░",
     "throttled": "▽", "bank_conflict": "▥", "spill": "▧", "dma_stall": "▨", "kernel_unattributed": "▣",
     "collective_network": "◆", "collective_wait": "◇", "pcie_h2d": "▶", "pcie_d2h": "◀", "pcie_small": "▹",
-    "host": "h", "launch_overhead": "l", "dependency": "w", "no_demand": "·", "unresolved": "~", "unknown": "?",
+    "pcie_queueing": "q", "host": "h", "host_input": "i", "host_contention": "c", "host_pageable": "p",
+    "launch_overhead": "l", "dependency": "w", "no_demand": "·", "unresolved": "~", "unknown": "?",
 }
 """Distinct without colour too: in a log or a pipe."""
 SLACK_NS: Final = 10_000_000

@@ -82,8 +82,12 @@ STATES: Final[tuple[tuple[str, str], ...]] = (
     ("collective_wait", "exposed collective, waiting for a late peer"),
     ("pcie_h2d", "exposed host-to-device transfer at the link's effective bandwidth"),
     ("pcie_d2h", "exposed device-to-host transfer at the link's effective bandwidth"),
-    ("pcie_small", "exposed transfer time above what the bytes need: small transfers, queueing"),
-    ("host", "idle with demand: the host had not submitted the next work"),
+    ("pcie_small", "exposed transfer time above what the bytes need: set-up and latency of small transfers"),
+    ("pcie_queueing", "exposed transfer time lost to others on the same path"),
+    ("host", "idle with demand: the host was in calls or framework code and had not submitted the next work"),
+    ("host_input", "idle with demand: the host prepared input"),
+    ("host_contention", "idle with demand: the host's thread waited for a processor"),
+    ("host_pageable", "idle with demand: the host copied pageable memory"),
     ("launch_overhead", "idle although the next work was submitted"),
     ("dependency", "idle, waiting for an event"),
     ("no_demand", "idle without a pending request; not a bottleneck"),
@@ -93,9 +97,11 @@ STATES: Final[tuple[tuple[str, str], ...]] = (
 """Every nanosecond of a device's window is in exactly one of these."""
 
 STATE_NAMES: Final = tuple(name for name, _ in STATES)
+_SINCE_2: Final = frozenset({"pcie_queueing", "host_input", "host_contention", "host_pageable"})
+"""States of windows since version 2; before it their time was in ``pcie_small`` and ``host``."""
 
 WINDOWS: Final = Contract(
-    "windows", 1,
+    "windows", 2,
     (
         Column("host", SYMBOL, "host"),
         Column("device", SYMBOL, "device"),
@@ -103,7 +109,8 @@ WINDOWS: Final = Contract(
         Column("window_start_ns", INT, "first ns of the window", "ns since 1970"),
         Column("window_ns", INT, "length of the window", "ns", minimum=1),
         Column("revision", INT, "highest input offset included; a later revision replaces the window"),
-        *(Column(f"{name}_ns", INT, doc, "ns", minimum=0) for name, doc in STATES),
+        *(Column(f"{name}_ns", INT, doc, "ns", nullable=name in _SINCE_2, since=2 if name in _SINCE_2 else 1, minimum=0)
+          for name, doc in STATES),
         Column("kernels", INT, "kernels that started in the window", minimum=0),
         Column("transfers", INT, "transfers that started in the window", minimum=0),
         Column("flops", INT, "floating-point operations, by share of kernel time inside the window", "flop",

@@ -26,8 +26,12 @@ def _count(name: str, doc: str) -> Column:
 TRACKS: Final = ("host_api", "driver", "pcie_h2d", "pcie_d2h", "collective", "cpu_thread")
 """Track names besides ``engine:<name>``."""
 
+ACTIVITIES: Final = ("input", "pageable_copy", "framework", "launch", "wait")
+"""What work of the host is for: preparing input, staging pageable memory, framework code, calls into the driver,
+waiting for the device."""
+
 SPANS: Final = Contract(
-    "spans", 1,
+    "spans", 2,
     (
         Column("process_id", INT, "process that caused the work; with host it scopes correlation ids", nullable=True),
         Column("device", SYMBOL, "device id, unique within the host; null for host work", nullable=True),
@@ -50,6 +54,8 @@ SPANS: Final = Contract(
         Column("communicator", SYMBOL, "collective group", nullable=True),
         Column("communicator_sequence", INT, "number of the collective within its group", nullable=True),
         Column("attributes", ATTRIBUTES, "anything else", nullable=True),
+        Column("activity", SYMBOL, "what work of the host is for: input, pageable_copy, framework, launch, wait",
+               nullable=True, since=2),
     ),
     "Work with a start and a length on one track.", time_column="start_ticks", duration_column="duration_ticks",
 )

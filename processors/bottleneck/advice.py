@@ -22,10 +22,17 @@ ADVICE: Final[dict[str, str]] = {
                 "and speed.",
     "pcie_d2h": "Exposed downloads fill the PCIe link: overlap them with compute, keep results on the device, or check "
                 "the link's width and speed.",
-    "pcie_small": "Exposed transfers are far below the link's bandwidth: merge small copies, pin host memory and check "
-                  "queueing on shared uplinks.",
+    "pcie_small": "Exposed transfers pay set-up and latency, not bytes: merge small copies or let the device fetch.",
+    "pcie_queueing": "Exposed transfers wait for others on a shared path: spread devices over root ports, move copies "
+                     "of neighbours out of the way or schedule them apart.",
     "host": "The device idles while the host prepares the next step: profile the host code, launch asynchronously or "
             "capture launches as a graph.",
+    "host_input": "The device idles while the host prepares input: more loader workers, faster decoding or storage, or "
+                  "move preprocessing to the device; prefetch at least one batch ahead.",
+    "host_contention": "The thread that feeds the device waits for a processor: pin it, reserve cores for it and move "
+                       "other work off the host.",
+    "host_pageable": "The device idles while the host stages pageable memory: allocate these buffers pinned and copy "
+                     "asynchronously.",
     "launch_overhead": "Work is submitted and the device still idles: use fewer, larger launches or a captured graph.",
     "dependency": "The device waits for work elsewhere: shorten or overlap the awaited copy or kernel.",
     "no_demand": "The device had nothing to do: no bottleneck here; send it more requests or give it back.",

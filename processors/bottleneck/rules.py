@@ -11,7 +11,8 @@ from fleetscope.contracts.derived import STATE_NAMES
 from processors.bottleneck.advice import ADVICE
 
 NOT_CAUSES: Final = frozenset({"no_demand", "unresolved", "unknown"})
-HOST_SPLIT: Final = frozenset({"host", "launch_overhead", "dependency"})
+HOST_SPLIT: Final = frozenset({"host", "host_input", "host_contention", "host_pageable", "launch_overhead",
+                               "dependency"})
 """States told apart by a time of the host's clock inside a gap of the device's."""
 
 _EVIDENCE: Final = ("kernels", "transfers", "flops", "memory_bytes", "h2d_bytes", "d2h_bytes",
@@ -37,6 +38,11 @@ class Share:
     high: float
 
 
+def states_ns(window: Mapping[str, Any]) -> dict[str, int]:
+    """Time of every state; 0 for those that the window's version did not tell apart."""
+    return {state: window[f"{state}_ns"] or 0 for state in STATE_NAMES}
+
+
 def shares(window: Mapping[str, Any]) -> list[Share]:
     """Shares of all states that can be a cause, largest first.
 
@@ -45,17 +51,18 @@ def shares(window: Mapping[str, Any]) -> list[Share]:
     bound once for every work of the window; without a bound by all time that was split so.
     """
     total = window["window_ns"]
+    time_ns = states_ns(window)
     unknown = window["unknown_ns"] / total
     lost = max(0.0, 1.0 - window["coverage"] - unknown)
     missing = max(1.0 - window["coverage"], unknown) + window["unresolved_ns"] / total
-    split = sum(window[f"{state}_ns"] for state in HOST_SPLIT) / total
+    split = sum(time_ns[state] for state in HOST_SPLIT) / total
     err = window["err_ns"]
     edge = split if err is None else min(split, err * (window["kernels"] + window["transfers"]) / total)
     found = []
     for state in STATE_NAMES:
         if state in NOT_CAUSES:
             continue
-        share = window[f"{state}_ns"] / total
+        share = time_ns[state] / total
         blur = edge if state in HOST_SPLIT else min(share, 2 * (err or 0) / total)
         found.append(Share(state, share, max(0.0, share * (1.0 - lost) - blur), min(1.0, share + missing + blur)))
     return sorted(found, key=lambda s: -s.share)
@@ -95,7 +102,7 @@ def verdict(window: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
 
 def _evidence(window: Mapping[str, Any], rules: Rules, first: Share, second: Share) -> str:
     numbers: dict[str, Any] = {name: window[name] for name in _EVIDENCE if window.get(name) is not None}
-    numbers["states_ns"] = {state: window[f"{state}_ns"] for state in STATE_NAMES if window[f"{state}_ns"]}
+    numbers["states_ns"] = {state: time for state, time in states_ns(window).items() if time}
     numbers["limits"] = {s.state: [round(s.low, 6), round(s.high, 6)] for s in (first, second) if s.share > 0}
     numbers["rule"] = {"min_share": rules.min_share, "min_coverage": rules.min_coverage}
     return json.dumps(numbers, sort_keys=True, separators=(",", ":"))

@@ -25,7 +25,8 @@ NS: Final = 1_000_000_000
 CLOSED: Final = 1 << 62
 NEVER: Final = -(1 << 62)
 MAX_LOSSY: Final = 64
-IDLE: Final = ("host", "launch_overhead", "dependency", "no_demand", "unresolved", "unknown")
+IDLE: Final = ("host", "host_input", "host_contention", "host_pageable", "launch_overhead", "dependency", "no_demand",
+               "unresolved", "unknown")
 _BUSY: Final = tuple(f"{name}_ns" for name in STATE_NAMES if name not in IDLE)
 _COUNTERS: Final = ALIGNED_TOPICS["aligned_counters"].name
 _INVENTORY: Final = ALIGNED_TOPICS["aligned_inventory"].name
@@ -225,7 +226,7 @@ def _take_windows(host: Host, batch: Batch) -> None:
         before = host.windows.get((start, row["device"]))
         if before is None or before[2] <= row["revision"]:
             known = max(row["window_ns"] - row["unknown_ns"], 1)
-            host.windows[start, row["device"]] = [end, sum(row[name] for name in _BUSY) / known, row["revision"]]
+            host.windows[start, row["device"]] = [end, sum(row[name] or 0 for name in _BUSY) / known, row["revision"]]
 
 
 def _output(name: str, host: Host, rows: list[Row]) -> Output:

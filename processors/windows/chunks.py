@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from fleetscope.contracts.batch import Batch, StreamKey
 from fleetscope.step import TopicPartition
-from processors.windows.account import COLLECTIVE, D2H, H2D, KERNEL, NONE
 from processors.windows.intervals import Bools, Ints
+from processors.windows.works import COLLECTIVE, D2H, H2D, KERNEL, NONE
 
 SUBMISSION: Final = 4
 OPEN_STEP: Final = 5

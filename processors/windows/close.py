@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from fleetscope.contracts.batch import record_batch, symbol_array
 from fleetscope.contracts.derived import STATE_NAMES, WINDOWS
-from processors.windows.account import COLLECTIVE, KERNEL, NONE, Account, account
+from processors.windows.account import account
 from processors.windows.chunks import NO_CODE, Rows
 from processors.windows.intervals import Ints, counted
 from processors.windows.inventory import Device
 from processors.windows.state import Host
 from processors.windows.view import HostRows, WindowRows
+from processors.windows.works import COLLECTIVE, KERNEL, NONE, Account
 
 WindowRow = dict[str, Any]
 

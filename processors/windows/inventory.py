@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fleetscope.contracts.batch import Batch
-from processors.windows.account import Peaks
 from processors.windows.pcie import DEFAULT_MPS_BYTES, Link
+from processors.windows.works import Peaks
 
 Entry = tuple[int, str, str, str, float]
 """time_ns, kind, device, attribute, number (0 where it is not one)."""

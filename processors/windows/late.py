@@ -10,11 +10,11 @@ from fleetscope.contracts.batch import Batch, Header, from_rows
 from fleetscope.contracts.derived import LATE_WINDOWS
 from fleetscope.contracts.topics import ALIGNED_TOPICS, COVERAGE_TOPIC, LATE_WINDOWS_TOPIC
 from fleetscope.step import Output
-from processors.windows.account import D2H, NONE
 from processors.windows.chunks import NO_CODE, OTHER, Rows
 from processors.windows.intervals import Ints
 from processors.windows.inventory import Device
 from processors.windows.state import Host
+from processors.windows.works import D2H, NONE
 
 MAX_AFTER: Final = 3_600
 """Windows after a late row that are accounted for again because it says something new of its host: a device, a peak,

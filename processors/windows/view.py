@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from processors.windows.account import D2H, NONE, Works
 from processors.windows.chunks import NO_CODE, OPEN_STEP, SUBMISSION, Chunk, Rows, concat
 from processors.windows.intervals import Bools, Ints, Union, union
+from processors.windows.works import D2H, NONE, Works
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,13 @@ HOST: Final = ("engine.step", "launchKernel", "memcpyAsync", "memcpy", "synchron
                "gather_batch")
 """API calls, driver submissions and work of the host alone."""
 
+ACTIVITY: Final = {
+    **dict.fromkeys(("launchKernel", "memcpyAsync", "launchCollective", "launchGraph", "submit"), "launch"),
+    **dict.fromkeys(("load_batch", "decode_images", "augment", "build_features"), "input"),
+    **dict.fromkeys(("schedule", "gather_batch"), "framework"), "synchronize": "wait",
+}
+"""What a driver or framework says its host work is for: column ``activity`` of spans."""
+
 COPIES: Final = ("inputs_h2d", "kv_swap_in", "kv_swap_out", "tokens_d2h", "outputs_d2h", "memcpy_h2d", "features_h2d")
 
 COLLECTIVES: Final = ("all_reduce", "all_gather", "broadcast", "send", "recv")

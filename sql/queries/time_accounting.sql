@@ -18,7 +18,8 @@ ARRAY JOIN
             ('compute', compute_ns), ('memory_bandwidth', memory_bandwidth_ns), ('on_chip_memory', on_chip_memory_ns), ('interconnect', interconnect_ns),
             ('latency', latency_ns), ('throttled', throttled_ns), ('bank_conflict', bank_conflict_ns), ('spill', spill_ns),
             ('dma_stall', dma_stall_ns), ('kernel_unattributed', kernel_unattributed_ns), ('collective_network', collective_network_ns), ('collective_wait', collective_wait_ns),
-            ('pcie_h2d', pcie_h2d_ns), ('pcie_d2h', pcie_d2h_ns), ('pcie_small', pcie_small_ns), ('host', host_ns),
+            ('pcie_h2d', pcie_h2d_ns), ('pcie_d2h', pcie_d2h_ns), ('pcie_small', pcie_small_ns), ('pcie_queueing', pcie_queueing_ns),
+            ('host', host_ns), ('host_input', host_input_ns), ('host_contention', host_contention_ns), ('host_pageable', host_pageable_ns),
             ('launch_overhead', launch_overhead_ns), ('dependency', dependency_ns), ('no_demand', no_demand_ns), ('unresolved', unresolved_ns),
             ('unknown', unknown_ns)
         ] AS state

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetscope.contracts.derived import STATE_NAMES
-from processors.windows.account import COLLECTIVE, D2H, H2D, KERNEL, NONE, Account, Peaks, Works, account
+from processors.windows.account import account
 from processors.windows.intervals import Union, apportion, union
+from processors.windows.works import COLLECTIVE, D2H, H2D, KERNEL, NONE, Account, Peaks, Works
 
 W0, W1 = 100, 160
 
