@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from fleetscope.contracts import CONTRACTS
 from fleetscope.contracts.batch import Batch, Header
 from fleetscope.contracts.codec import MAX_MESSAGE_BYTES, MAX_ROWS, encode
 from simulator.faults.plan import FLUSH_NS, RAW, HostPlan
@@ -141,8 +142,8 @@ class Producer:
         totals = self.totals[contract]
         message = None
         if rows.num_rows <= MAX_ROWS:
-            header = Header(contract, 1, self.host, self.name, self.epoch, totals.batches, rows.num_rows, clock,
-                            dropped_rows=totals.unreported, flushed_ticks=flush.ticks)
+            header = Header(contract, CONTRACTS[contract].version, self.host, self.name, self.epoch, totals.batches,
+                            rows.num_rows, clock, dropped_rows=totals.unreported, flushed_ticks=flush.ticks)
             message = encode(Batch(header, rows))
         if message is None or len(message.value) > MAX_MESSAGE_BYTES:
             half = rows.num_rows // 2

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fleetscope.contracts.derived import STATE_NAMES
 from simulator.clocks import NS
 from simulator.grading.bottleneck import Given, bottleneck_score
 from simulator.grading.shares import BIN_NS, RowCounts
@@ -15,7 +16,7 @@ from tests.unit.simulator.grading.cases import START_NS, all_rows, given, host_t
 
 TRUTH = slots({"compute_matrix": 0.6, "host_launch": 0.4}, {"memory_bandwidth": 1.0}, {"host_input": 0.8}, {})
 RIGHT = (("compute", {"compute": 0.6, "host": 0.4}), ("memory_bandwidth", {"memory_bandwidth": 1.0}),
-         ("host", {"host": 0.8}), ("no_demand", {}))
+         ("host_input", {"host_input": 0.8}), ("no_demand", {}))
 
 
 def graded(told: Given, rows: RowCounts | None = None, silences: list[Incident] | None = None,
@@ -41,7 +42,7 @@ def test_a_wrong_cause_is_in_the_confusion_under_the_true_one() -> None:
     assert score["macro_f1"] == pytest.approx(0.75)
     # 0.6 of one window of four is in a wrong state: it is missing in one state and too much in another
     assert score["misplaced_share"] == pytest.approx(0.15)
-    assert score["share_mae"] == pytest.approx(2 * 0.6 / 4 / 21)
+    assert score["share_mae"] == pytest.approx(2 * 0.6 / 4 / len(STATE_NAMES))
     assert score["share_mae_by_state"] == {"compute": pytest.approx(0.15), "latency": pytest.approx(0.15)}
 
 

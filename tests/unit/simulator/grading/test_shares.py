@@ -25,7 +25,8 @@ def test_windows_on_slot_edges_have_exactly_the_shares_of_their_slots() -> None:
     true = true_windows(causes, host_time(), START_NS + np.array([0, NS]), NS)
     assert share(true.share[0], "compute") == pytest.approx(0.75)
     assert share(true.share[0], "no_demand") == pytest.approx(0.25)
-    assert share(true.share[1], "pcie_small") == pytest.approx(0.4)
+    assert share(true.share[1], "pcie_small") == pytest.approx(0.3)
+    assert share(true.share[1], "pcie_queueing") == pytest.approx(0.1)
     assert true.known.tolist() == pytest.approx([1.0, 1.0])
     assert true.cut.tolist() == pytest.approx([0.0, 0.0], abs=1e-9)
 
