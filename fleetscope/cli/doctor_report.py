@@ -124,7 +124,7 @@ class Report:
 
 
 def _draw(to: Console, table: Table) -> None:
-    from fleetscope.cli.grid import Head, show
+    from views.grid import Head, show
 
     to.print()
     show(to, [Head(column.head, column.form != "text") for column in table.columns],
@@ -132,14 +132,14 @@ def _draw(to: Console, table: Table) -> None:
 
 
 def _fact(name: str, value: Any) -> str:
-    from fleetscope.cli.figures import figure
+    from views.figures import figure
 
     words, unit = _LABELS.get(name, (name.replace("_", " "), ""))
     return f"{words}: {figure(value, unit) if unit else _plain(value)}"
 
 
 def _shown(value: Any, form: Form) -> str:
-    from fleetscope.cli.figures import figure
+    from views.figures import figure
 
     if form == "text" or value is None:
         return _plain(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fleetscope.cli.doctor_report import Column, Part, Severity, Table
-from fleetscope.cli.figures import duration
+from views.figures import duration
 from fleetscope.errors import UsageError
 
 if TYPE_CHECKING:

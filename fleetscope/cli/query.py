@@ -97,8 +97,8 @@ def _list(queries: list[Query], *, json: bool) -> None:
 
 
 def _show(chosen: Query, rows: pa.Table) -> None:
-    from fleetscope.cli.figures import figure
-    from fleetscope.cli.grid import Head, show
+    from views.figures import figure
+    from views.grid import Head, show
 
     found = rows.to_pylist()
     by_row = any(column.unit == SEE_UNIT for column in chosen.columns)
@@ -111,7 +111,7 @@ def _show(chosen: Query, rows: pa.Table) -> None:
 
 def _words(column: ResultColumn) -> str:
     """The column's name for people: without a unit that its figures say themselves, with one that they do not."""
-    from fleetscope.cli.figures import says_its_unit
+    from views.figures import says_its_unit
 
     name = _UNIT_SUFFIX.sub("", column.name) if says_its_unit(column.unit) else column.name
     words = name.replace("_per_s", "/s").replace("_", " ")

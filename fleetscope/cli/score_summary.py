@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from fleetscope.cli.grid import Head, show
+from views.grid import Head, show
 
 if TYPE_CHECKING:
     from simulator.fleet import FleetConfig

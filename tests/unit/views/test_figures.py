@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fleetscope.cli.figures import figure
-from fleetscope.cli.grid import Head, show
+from views.figures import figure
+from views.grid import Head, show
 
 
 @pytest.mark.parametrize(("value", "unit", "shown"), [
