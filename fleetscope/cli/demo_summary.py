@@ -13,6 +13,7 @@ from rich.text import Text
 
 from fleetscope.cli.demo_host import host_table
 from fleetscope.contracts.derived import STATE_NAMES
+from views.states import bar, legend, words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,24 +21,6 @@ if TYPE_CHECKING:
     from fleetscope.cli.demo_run import Demo, Result
     from fleetscope.store.abstract import Parameter, Store
 
-BAR_CELLS: Final = 24
-_COLOURS: Final = {
-    "compute": "green", "memory_bandwidth": "blue", "on_chip_memory": "cyan", "interconnect": "cyan",
-    "latency": "yellow", "throttled": "red", "bank_conflict": "magenta", "spill": "magenta", "dma_stall": "magenta",
-    "kernel_unattributed": "white", "collective_network": "bright_magenta", "collective_wait": "magenta",
-    "pcie_h2d": "bright_red", "pcie_d2h": "red", "pcie_small": "bright_yellow", "pcie_queueing": "yellow",
-    "host": "bright_cyan", "host_input": "cyan", "host_contention": "bright_magenta", "host_pageable": "bright_green",
-    "launch_overhead": "bright_blue", "dependency": "bright_white", "no_demand": "bright_black",
-    "unresolved": "white", "unknown": "red",
-}
-_GLYPHS: Final = {
-    "compute": "█", "memory_bandwidth": "▓", "on_chip_memory": "▒", "interconnect": "▤", "latency": "░",
-    "throttled": "▽", "bank_conflict": "▥", "spill": "▧", "dma_stall": "▨", "kernel_unattributed": "▣",
-    "collective_network": "◆", "collective_wait": "◇", "pcie_h2d": "▶", "pcie_d2h": "◀", "pcie_small": "▹",
-    "pcie_queueing": "q", "host": "h", "host_input": "i", "host_contention": "c", "host_pageable": "p",
-    "launch_overhead": "l", "dependency": "w", "no_demand": "·", "unresolved": "~", "unknown": "?",
-}
-"""Distinct without colour too: in a log or a pipe."""
 SLACK_NS: Final = 10_000_000
 _STORED: Final = ("spans", "counters", "inventory", "marks")
 """Kinds whose rows end in a table of their own; clock samples end as segments, heartbeats as coverage."""
@@ -129,28 +112,20 @@ def _limits(to: Console, store: Store, run: Demo) -> None:
     title = f"Where the time goes, by job and device: shares of {seconds:g} s of workload"
     table = _table(title, columns, left=columns)
     for _, row in frame.iterrows():
-        table.add_row(str(row["main_job"]), f"{row['host']}/{row['device']}", _bar(row), _largest(row))
+        table.add_row(str(row["main_job"]), f"{row['host']}/{row['device']}", bar(_states(row)), _largest(row))
     to.print(table)
     shown = [n for n in STATE_NAMES if frame[f"state_{n}"].sum() > 0]
-    to.print(Text("  ").join(Text(f"{_GLYPHS[n]} {n.replace('_', ' ')}".replace(" ", "\u00a0"), style=_COLOURS[n])
-                             for n in shown))
+    to.print(legend(shown))
     _verdicts(to, store, run)
 
 
-def _bar(row: pd.Series[Any]) -> Text:
-    text = Text()
-    total, done, cells = int(row["total"]), 0, 0
-    for name in STATE_NAMES:
-        done += int(row[f"state_{name}"])
-        until = round(BAR_CELLS * done / total)
-        text.append(_GLYPHS[name] * (until - cells), style=_COLOURS[name])
-        cells = until
-    return text
+def _states(row: pd.Series[Any]) -> dict[str, int]:
+    return {name: int(row[f"state_{name}"]) for name in STATE_NAMES}
 
 
 def _largest(row: pd.Series[Any]) -> str:
     shares = sorted(((int(row[f"state_{n}"]) / int(row["total"]), n) for n in STATE_NAMES), reverse=True)
-    return "\n".join(f"{name.replace('_', ' ')} {share:.1%}" for share, name in shares[:3] if share >= 0.001)
+    return "\n".join(f"{words(name)} {share:.1%}" for share, name in shares[:3] if share >= 0.001)
 
 
 def _verdicts(to: Console, store: Store, run: Demo) -> None:
@@ -165,7 +140,7 @@ def _verdicts(to: Console, store: Store, run: Demo) -> None:
         total = int(rows["windows"].sum())
         for _, row in rows.iterrows():
             cause = str(row["cause"])
-            text = Text(cause.replace("_", " "), style="bold")
+            text = Text(words(cause), style="bold")
             text.append(f" in {row['windows']} of {total} device windows, {row['mean_share']:.0%} of their time. ",
                         "none")
             if cause not in told:  # the advice is the same for every job

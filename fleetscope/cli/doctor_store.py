@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fleetscope.cli.doctor_report import Column, Part, Severity, Table
-from views.figures import duration
 from fleetscope.errors import UsageError
+from views.figures import duration
 
 if TYPE_CHECKING:
     from fleetscope.store.abstract import Parameter, Store

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from fleetscope import __version__
-from fleetscope.cli import agent, demo, doctor, migrate, process, query, score, simulate
+from fleetscope.cli import agent, demo, doctor, migrate, process, query, report, score, simulate
 from fleetscope.errors import FleetscopeError
 
 app = typer.Typer(
@@ -19,7 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _module in (demo, score, simulate, agent, process, migrate, query, doctor):
+for _module in (demo, report, query, score, simulate, agent, process, migrate, doctor):
     _module.register(app)
 
 
