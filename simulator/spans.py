@@ -50,6 +50,8 @@ class Seats:
     """(job, team)."""
     groups: tuple[str, ...]
     """Communicators by index in the world."""
+    members: tuple[int, ...] = ()
+    """Their sizes."""
 
 
 def host_rows(parts: Sequence[tuple[HostSpans, Seats]], clock: Clock) -> pa.RecordBatch:
@@ -83,6 +85,8 @@ def device_rows(spans: DeviceSpans, seats: Seats, clock: Clock, device: str) -> 
     }
     if seats.groups and (spans.communicator >= 0).any():
         rows["communicator"] = _symbols(spans.communicator, seats.groups)
+        size = np.array(seats.members, dtype=np.int64)
+        rows["communicator_size"] = _integers(np.where(spans.communicator < 0, -1, size[spans.communicator]))
         rows["communicator_sequence"] = _integers(np.where(spans.communicator < 0, -1, spans.sequence))
     return record_batch(SPANS, rows, count)
 

@@ -280,7 +280,8 @@ class DrivenWorld:
                 rank[world_rank] = r.first_rank + place
                 replica[world_rank] = r.number
         process: Ints = np.array([FIRST_PROCESS + device for _, device in self.places], dtype=np.int64)
-        return Seats(process, job, rank, replica, tuple(pairs), self._communicators())
+        return Seats(process, job, rank, replica, tuple(pairs), self._communicators(),
+                     tuple(len(members) for members in self._groups))
 
     def _communicators(self) -> tuple[str, ...]:
         """Names by index: job, its first rank, and number of the group within the replica."""

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from fleetscope.contracts.batch import Batch
 from fleetscope.contracts.counters import NO_NUMBERS
-from fleetscope.contracts.derived import ALIGNED_INVENTORY, ALIGNED_SPANS, COVERAGE
+from fleetscope.contracts.derived import ALIGNED_COUNTERS, ALIGNED_INVENTORY, ALIGNED_SPANS, COVERAGE
 from fleetscope.store.abstract import Parameter, Store
 from processors.revise.rebuild import History, batch_of
+from processors.windows.readings import USED
 from processors.windows.step import WindowsStep
 
 NS: Final = 1_000_000_000
@@ -21,10 +22,12 @@ NEAR_NS: Final = 10 * NS
 
 _WORK: Final = ("device IS NOT NULL AND "
                 "(track IN ('collective', 'pcie_h2d', 'pcie_d2h') OR startsWith(track, 'engine:'))")
-_USED: Final = f"({_WORK} OR track = 'driver' OR (track = 'cpu_thread' AND step IS NOT NULL))"
+_USED: Final = (f"({_WORK} OR track = 'driver' OR (track = 'cpu_thread' AND step IS NOT NULL) "
+                "OR activity IN ('input', 'pageable_copy'))")
 _LENGTH: Final = "greatest(least(duration_ns, {max_span:Int64}), 1)"
 _SPAN_COLUMNS: Final = ("start_ns", "duration_ns", "track", "device", "process_id", "correlation_id", "bytes", "flops",
-                        "job", "rank", "step", "err_ns", "wait_ids")
+                        "job", "rank", "step", "err_ns", "wait_ids", "activity", "communicator",
+                        "communicator_sequence", "communicator_size")
 _TIMES: Final = {"spans": "start_ns", "counters": "time_ns", "inventory": "time_ns"}
 
 _SPANS: Final = f"""
@@ -36,6 +39,10 @@ _INVENTORY: Final = f"""
 ({_FACTS} < {{begin:Int64}} ORDER BY time_ns DESC, number DESC LIMIT 1 BY kind, component, parent, attribute)
 UNION ALL
 ({_FACTS} >= {{begin:Int64}} AND time_ns < {{end:Int64}})"""
+_READINGS: Final = f"""
+SELECT time_ns, device, counter, instance, raw, value, status, err_ns FROM counters
+WHERE host = {{host:String}} AND counter IN {tuple(sorted(USED))}
+    AND time_ns >= {{begin:Int64}} - {{lookback:Int64}} AND time_ns < {{end:Int64}}"""
 _COVERAGE: Final = """
 SELECT source, source_epoch, contract, from_ns, to_ns, received_rows, dropped_rows, lost_rows, redelivered_rows
 FROM coverage
@@ -114,6 +121,7 @@ class Archive:
         host = str(known["host"])
         spans = self._table(_SPANS.replace("{touching}", " OR ".join(touching)), parameters)
         tables = ((ALIGNED_INVENTORY, self._table(_INVENTORY, known)), (ALIGNED_SPANS, spans),
+                  (ALIGNED_COUNTERS, self._table(_READINGS, known)),
                   (COVERAGE, self._table(_COVERAGE, known)))
         return [batch_of(contract, host, rows, 0) for contract, rows in tables if rows.num_rows]
 

@@ -26,8 +26,9 @@ from processors.windows.view import HostRows, host_rows
 class History:
     """What the store has of a host for a run of neighbouring windows.
 
-    ``batches``: aligned spans, inventory and coverage that the run needs, coverage in the order it was counted;
-    ``received``: rows by window start. ``first_ns``: the host's first row if the run holds it, None if it is earlier.
+    ``batches``: aligned spans, readings, inventory and coverage that the run needs, coverage in the order it was
+    counted; ``received``: rows by window start. ``first_ns``: the host's first row if the run holds it, None if it is
+    earlier.
     From before the run: ``devices`` met, ``steps`` (job, rank) that marked steps, ``earlier`` starts of the windows
     in which devices worked last, oldest first (their spans are in ``batches`` too). ``no_numbers``: readings that are
     none, by window start and device.
@@ -76,7 +77,8 @@ def recompute(history: History, windows: Sequence[AskedWindow], step: WindowsSte
     rows = host_rows(host.chunks, windows[-1].start_ns + step.window_ns)
     for start_ns in history.earlier:  # only for what devices were doing last
         host.coverage, host.received = {}, {}
-        close_window(host, history.host, rows, start_ns, start_ns + step.window_ns, start_ns + step.window_ns)
+        close_window(host, history.host, rows, start_ns, start_ns + step.window_ns, start_ns + step.window_ns,
+                     step.lookback_ns)
     found: list[WindowRow] = []
     for window in windows:
         own = coverage.get(window.start_ns, [0, 0, 0, 0])
@@ -84,7 +86,7 @@ def recompute(history: History, windows: Sequence[AskedWindow], step: WindowsSte
         host.received = {window.start_ns: history.received.get(window.start_ns, 0)}
         host.no_numbers = {window.start_ns: {device: rows for start, device, rows in history.no_numbers
                                              if start == window.start_ns}}
-        found += _closed(host, history.host, rows, window, step.window_ns)
+        found += _closed(host, history.host, rows, window, step)
     return found
 
 
@@ -102,8 +104,8 @@ def _filled(history: History, step: WindowsStep) -> Host:
     return host
 
 
-def _closed(host: Host, name: str, rows: HostRows, window: AskedWindow, window_ns: int) -> list[WindowRow]:
-    stop_ns = window.start_ns + window_ns
+def _closed(host: Host, name: str, rows: HostRows, window: AskedWindow, step: WindowsStep) -> list[WindowRow]:
+    stop_ns = window.start_ns + step.window_ns
     host.late, host.repeated, host.offset = window.late_rows, window.redelivered_rows, window.revision
     known_to = stop_ns if window.known_to_ns is None else window.known_to_ns
-    return close_window(host, name, rows, window.start_ns, stop_ns, known_to)
+    return close_window(host, name, rows, window.start_ns, stop_ns, known_to, step.lookback_ns)

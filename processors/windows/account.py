@@ -20,31 +20,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from processors.windows.idle import charge_idle
+from processors.windows.idle import HostWork, charge_idle
 from processors.windows.intervals import Bools, Ints, Union
-from processors.windows.kernels import charge_kernels
+from processors.windows.kernels import NOTHING, charge_kernels
+from processors.windows.readings import Counted
 from processors.windows.transfers import charge_collectives, charge_transfers
 from processors.windows.works import D2H, H2D, INT64_MAX, KERNEL, UNPLACED, Account, Peaks, Works, canonical, sweep_of
 
 
 def account(start_ns: int, stop_ns: int, works: Works, demand: Union, pending_ns: int | None, peaks: Peaks,
-            known: tuple[int, int] | None = None) -> Account:
+            known: tuple[int, int] | None = None, counted: Counted = NOTHING, host: HostWork | None = None) -> Account:
     """Account for ``[start_ns, stop_ns)``.
 
     ``demand``: when the host had a step open for this device; ``pending_ns``: end of the earliest submission in the
     window whose work has not started before its end; ``known``: part of the window that was observed, all else is
-    ``unknown``.
+    ``unknown``; ``counted``: what the device's counters saw; ``host``: what the threads that feed it did.
     """
     low, high = (start_ns, stop_ns) if known is None else (max(start_ns, known[0]), min(stop_ns, known[1]))
     result = Account()
     if high > low:
-        works = canonical(works)
+        works = canonical(works.split_at_arrival())
         touching = works.take((works.stop > low) & (works.start < high) & (works.stop > works.start))
         sweep = sweep_of(low, high, touching)
-        charge_kernels(result, sweep, touching, peaks)
+        charge_kernels(result, sweep, touching, peaks, counted)
         charge_collectives(result, sweep, touching, peaks)
         charge_transfers(result, sweep, touching, peaks)
-        charge_idle(result, sweep, touching, demand, pending_ns, high)
+        charge_idle(result, sweep, touching, demand, pending_ns, high, host)
         result.states["unknown"] += sweep.total(UNPLACED)
     result.states["unknown"] += (stop_ns - start_ns) - max(high - low, 0)
     _quantities(result, works, start_ns, stop_ns)

@@ -1,7 +1,7 @@
 """Span batches as numpy arrays: what windows keep of a row, and what they keep of it between batches.
 
-Only rows that accounting looks at are kept: device work, submissions (track ``driver``) and open steps (track
-``cpu_thread`` with a step number).
+Only rows that accounting looks at are kept: device work, submissions (track ``driver``), open steps (track
+``cpu_thread`` with a step number) and other work of the host that prepares input or stages pageable memory.
 """
 
 from __future__ import annotations
@@ -20,10 +20,21 @@ from processors.windows.works import COLLECTIVE, D2H, H2D, KERNEL, NONE
 
 SUBMISSION: Final = 4
 OPEN_STEP: Final = 5
-OTHER: Final = 6
+ACTIVITY: Final = 6
+OTHER: Final = 7
 NO_CODE: Final = -1
 """A symbol that is null."""
 
+INPUT: Final = 0
+PAGEABLE: Final = 1
+SIZE_BITS: Final = 10
+SIZE_MASK: Final = (1 << SIZE_BITS) - 1
+NUMBER_BITS: Final = 32
+NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
+GROUP_MASK: Final = (1 << 20) - 1
+"""Parts of a collective's tag; NO_CODE becomes GROUP_MASK."""
+
+_ACTIVITIES: Final = {"input": INPUT, "pageable_copy": PAGEABLE}
 _ROLES: Final = {"collective": COLLECTIVE, "pcie_h2d": H2D, "pcie_d2h": D2H, "driver": SUBMISSION,
                  "cpu_thread": OPEN_STEP}
 
@@ -31,9 +42,11 @@ _ROLES: Final = {"collective": COLLECTIVE, "pcie_h2d": H2D, "pcie_d2h": D2H, "dr
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows in columns. Times in ns, half open; ``keep`` is the time from which no window needs the row; ``role`` a kind
-    of work, SUBMISSION or OPEN_STEP; ``device``, ``process`` and ``job`` are codes of the host's words, NO_CODE for
-    null; ``bytes``, ``flops`` and ``err`` are −1 and ``correlation`` and ``rank`` ``NONE`` where null. The ids a row
-    waits for are ``waits[wait_from:wait_to]``."""
+    of work, SUBMISSION, OPEN_STEP or ACTIVITY; ``device``, ``process`` and ``job`` are codes of the host's words,
+    NO_CODE for null; ``bytes``, ``flops`` and ``err`` are −1 and ``correlation`` and ``rank`` ``NONE`` where null. The
+    ids a row waits for are ``waits[wait_from:wait_to]``. ``tag``: of a kernel the code of its track, of an activity
+    INPUT or PAGEABLE, of a collective what all its members have in common: code of the communicator, number, and in
+    the lowest bits the size, 0 where it is not known; ``NONE`` where there is no communicator or number."""
 
     start: Ints
     stop: Ints
@@ -49,6 +62,7 @@ class Rows:
     err: Ints
     wait_from: Ints
     wait_to: Ints
+    tag: Ints
     waits: Ints
 
     def __len__(self) -> int:
@@ -122,13 +136,36 @@ def read_spans(batch: Batch, intern: Callable[[str], int], process_code: Callabl
     device = symbols(batch, "device", intern)
     role[(role == OPEN_STEP) & (ints(rows.column("step"), NONE) == NONE)] = OTHER
     role[(role <= D2H) & (device == NO_CODE)] = OTHER
+    tag = _tags(batch, role, intern)
     keep = np.maximum(stop, start + 1)
     keep[role == SUBMISSION] += lookback_ns
     wait_from, wait_to, waits = _waits(rows.column("wait_ids"))
     return Rows(start, stop, keep, role, device, _processes(rows.column("process_id"), process_code),
                 ints(rows.column("correlation_id"), NONE), ints(rows.column("bytes"), -1),
                 ints(rows.column("flops"), -1), ints(rows.column("rank"), NONE), symbols(batch, "job", intern),
-                ints(rows.column("err_ns"), -1), wait_from, wait_to, waits)
+                ints(rows.column("err_ns"), -1), wait_from, wait_to, tag, waits)
+
+
+def _tags(batch: Batch, role: Ints, intern: Callable[[str], int]) -> Ints:
+    """Tags of rows; gives rows of an activity that is looked at their role."""
+    tag = np.full(len(role), NONE, np.int64)
+    activity = symbols(batch, "activity", lambda word: _ACTIVITIES.get(word, NO_CODE))
+    chosen = (role == OTHER) & (activity != NO_CODE)
+    if chosen.any():
+        role[chosen] = ACTIVITY
+        tag[chosen] = activity[chosen]
+    kernels = role == KERNEL
+    if kernels.any():
+        tag[kernels] = symbols(batch, "track", intern)[kernels]
+    met = role == COLLECTIVE
+    if met.any():
+        rows = batch.rows
+        number, size = (ints(rows.column(f"communicator_{name}"), NONE) for name in ("sequence", "size"))
+        group = symbols(batch, "communicator", intern) & GROUP_MASK
+        known = met & (group != GROUP_MASK) & (number != NONE)
+        size[(size < 0) | (size > SIZE_MASK)] = 0
+        tag[known] = (((group << NUMBER_BITS) | (number & NUMBER_MASK)) << SIZE_BITS | size)[known]
+    return tag
 
 
 def _processes(array: pa.Array, code: Callable[[int], int]) -> Ints:

@@ -12,8 +12,11 @@ from fleetscope.contracts.batch import record_batch, symbol_array
 from fleetscope.contracts.derived import STATE_NAMES, WINDOWS
 from processors.windows.account import account
 from processors.windows.chunks import NO_CODE, Rows
-from processors.windows.intervals import Ints, counted
+from processors.windows.exchanges import Exchange, exchanges
+from processors.windows.intervals import Ints
+from processors.windows.intervals import counted as counts_of
 from processors.windows.inventory import Device
+from processors.windows.readings import counted, run_wait_share
 from processors.windows.state import Host
 from processors.windows.view import HostRows, WindowRows
 from processors.windows.works import COLLECTIVE, KERNEL, NONE, Account
@@ -26,11 +29,12 @@ MAX_TOLD: Final = 4_096
 _NO_COVERAGE: Final = (0, 0, 0, 0)
 
 
-def close_window(host: Host, name: str, rows: HostRows, start_ns: int, stop_ns: int, known_to_ns: int
-                 ) -> list[WindowRow]:
+def close_window(host: Host, name: str, rows: HostRows, start_ns: int, stop_ns: int, known_to_ns: int,
+                 lookback_ns: int) -> list[WindowRow]:
     """The rows of ``[start_ns, stop_ns)`` for host ``name``; moves the host's state past the window.
 
-    Time before the host's first row and from ``known_to_ns`` on is unknown. Row counts are the host's, the same for
+    Time before the host's first row and from ``known_to_ns`` on is unknown; readings of counters are looked at from
+    ``lookback_ns`` before the window on. Row counts are the host's, the same for
     each of its devices.
     """
     _apply_inventory(host, stop_ns)
@@ -50,8 +54,10 @@ def close_window(host: Host, name: str, rows: HostRows, start_ns: int, stop_ns: 
     coverage = coverage_share(counts, by_producers, known_share)
     result = []
     no_numbers = _no_numbers(host, start_ns)
+    exchange = exchanges(seen.work, {host.words[device]: host.inventory.peaks(device)
+                                     for device in host.inventory.devices if device in host.words})
     for device in sorted(host.inventory.devices):
-        row = _device_row(host, device, seen, start_ns, stop_ns, known, words)
+        row = _device_row(host, device, seen, exchange, (start_ns, stop_ns, lookback_ns), known, words)
         row["counter_errors"] += no_numbers.get(device, 0)
         row |= {"host": name, "device": device, "window_start_ns": start_ns, "window_ns": stop_ns - start_ns,
                 "revision": host.offset, **counts, "coverage": coverage}
@@ -147,7 +153,7 @@ def _apply_inventory(host: Host, before_ns: int) -> None:
 def _meet(host: Host, seen: WindowRows, words: list[str]) -> None:
     """Learn devices and which ranks and jobs mark their open steps; here and not on arrival, so that it depends on
     event time alone."""
-    for code in counted(np.concatenate((seen.work.device, seen.submissions.device)))[0].tolist():
+    for code in counts_of(np.concatenate((seen.work.device, seen.submissions.device)))[0].tolist():
         if code != NO_CODE:
             host.inventory.devices.setdefault(words[code], Device())
     steps = seen.steps
@@ -158,18 +164,24 @@ def _meet(host: Host, seen: WindowRows, words: list[str]) -> None:
             host.step_ranks.add((job, rank))
 
 
-def _device_row(host: Host, name: str, seen: WindowRows, start_ns: int, stop_ns: int, known: tuple[int, int],
-                words: list[str]) -> WindowRow:
+def _device_row(host: Host, name: str, seen: WindowRows, exchange: Exchange | None, span: tuple[int, int, int],
+                known: tuple[int, int], words: list[str]) -> WindowRow:
+    """``span``: start and end of the window and how far it looks back for readings."""
+    start_ns, stop_ns, _ = span
     device = host.inventory.devices[name]
     code = host.words.get(name, NO_CODE - 1)
-    works, rows = seen.works_of(code)
+    engines = {host.words[track]: rate for track, rate in host.inventory.engine_peaks(name).items()
+               if track in host.words}
+    works, rows = seen.works_of(code, exchange, engines)
     job = _main_job(rows, start_ns, stop_ns, words)
     if len(rows):
         device.job, device.rank = job, _main_rank(rows, start_ns, stop_ns)
     pending = seen.pending(code, _job_code(host, device), NONE if device.rank is None else device.rank,
                            alone=len(host.inventory.devices) == 1)
-    result = account(start_ns, stop_ns, works, seen.demand(*_demand_of(host, device)), pending,
-                     host.inventory.peaks(name), known)
+    asks = _demand_of(host, device)
+    result = account(start_ns, stop_ns, works, seen.demand(*asks), pending, host.inventory.peaks(name), known,
+                     counted(host.readings, name, *span, host.inventory.full_mhz(name)),
+                     seen.host_work(*asks, run_wait_share(host.readings, device.rank, *span)))
     return {"job": job, **_quantities(result), "launch_latency_p50_ns": _launch_latency(works.start, works.kind,
                                                                                        works.submitted, start_ns),
             "orphans": int(((works.submitted == NONE) & (works.start >= start_ns) & (works.kind != COLLECTIVE)).sum()),

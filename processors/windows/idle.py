@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 import numpy as np
 
-from processors.windows.intervals import Ints, Union
+from processors.windows.intervals import Ints, Union, apportion, overlap_of, union
 from processors.windows.works import IDLE, NONE, Account, Sweep, Works
 
+HOST_STATES: Final = ("host_contention", "host_input", "host_pageable", "host")
 
-def charge_idle(result: Account, sweep: Sweep, works: Works, demand: Union, pending_ns: int | None, high: int) -> None:
+
+@dataclass(frozen=True, slots=True)
+class HostWork:
+    """What the threads that feed a device did: when they prepared ``inputs`` and staged ``pageable`` memory, and the
+    share of their time in which they were ready and waited for a processor (0..1)."""
+
+    inputs: Union
+    pageable: Union
+    waiting: float = 0.0
+
+    def demand(self, steps: Union) -> Union:
+        """When work was asked for: open steps, and the preparation of the next one."""
+        if not len(self.inputs.start) and not len(self.pageable.start):
+            return steps
+        return union(np.concatenate((steps.start, self.inputs.start, self.pageable.start)),
+                     np.concatenate((steps.stop, self.inputs.stop, self.pageable.stop)))
+
+
+def charge_idle(result: Account, sweep: Sweep, works: Works, demand: Union, pending_ns: int | None, high: int,
+                host: HostWork | None = None) -> None:
+    """Charge gaps: before the submission of the next work to the host, or to nobody; afterwards to what it waited for.
+
+    ``host`` tells the host's part apart; None: all of it is ``host``.
+    """
     gaps = (sweep.top == IDLE) & (sweep.length > 0)
     start, stop = sweep.bounds[:-1][gaps], sweep.bounds[1:][gaps]
     submitted, awaited, err = _next_work(works.take(works.placed), stop)
@@ -18,14 +45,30 @@ def charge_idle(result: Account, sweep: Sweep, works: Works, demand: Union, pend
     cut = (queued > start) & (queued < stop)
     early = cut & (queued - start < 2 * err)
     late = cut & (stop - queued < 2 * err)
-    wanted = demand.overlap(start, queued)
+    asked = demand if host is None else host.demand(demand)
+    wanted = asked.overlap(start, queued)
     ready = np.clip(awaited, queued, stop)
     states = result.states
     states["unresolved"] += int((queued - start)[early].sum() + (stop - queued)[late].sum())
-    states["host"] += int(wanted[~early].sum())
+    _charge_host(result, int(wanted[~early].sum()), start[~early], queued[~early], host)
     states["no_demand"] += int((queued - start - wanted)[~early].sum())
     states["dependency"] += int((ready - queued)[~late].sum())
     states["launch_overhead"] += int((stop - ready)[~late].sum())
+
+
+def _charge_host(result: Account, total: int, start: Ints, stop: Ints, host: HostWork | None) -> None:
+    """Split the host's time: waiting for a processor slows whatever it did, the rest by what it did."""
+    if host is None or not total:
+        result.states["host"] += total
+        return
+    inputs = int(host.inputs.overlap(start, stop).sum())
+    both = int(overlap_of(host.inputs, host.pageable).overlap(start, stop).sum())
+    pageable = int(host.pageable.overlap(start, stop).sum()) - both
+    ran = 1.0 - host.waiting
+    parts = np.array([total * host.waiting, inputs * ran, pageable * ran,
+                      max(total - inputs - pageable, 0) * ran])
+    for name, value in zip(HOST_STATES, apportion(total, parts), strict=True):
+        result.states[name] += value
 
 
 def _next_work(placed: Works, at: Ints) -> tuple[Ints, Ints, Ints]:

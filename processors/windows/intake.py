@@ -11,7 +11,7 @@ from fleetscope.contracts.batch import Batch, StreamKey
 from fleetscope.contracts.counters import NO_NUMBERS
 from fleetscope.ledger import Ledger
 from fleetscope.step import TopicPartition
-from processors.windows import inventory, late
+from processors.windows import inventory, late, readings
 from processors.windows.chunks import OTHER, Chunk, Rows, ints, read_spans
 from processors.windows.cover import cover
 from processors.windows.intervals import Bools, Ints, counted
@@ -80,6 +80,9 @@ def _count(host: Host, batch: Batch, new: Bools, window_ns: int, max_span_ns: in
         host.last_end_ns = max(host.last_end_ns, int(times.max()) + 1)
         if contract == COUNTERS:
             _count_no_numbers(host, batch, new, window_ns)
+            readings.keep(host.readings, batch, new, None if host.edge_ns is None else host.edge_ns - lookback_ns)
+            if host.edge_ns is not None and (times < host.edge_ns).any():
+                late.note_readings(host, times[times < host.edge_ns], lookback_ns, window_ns)
         if contract == INVENTORY:
             chosen = batch.rows.filter(pa.array(new)) if not new.all() else batch.rows
             host.announced.extend(inventory.entries(Batch(batch.header, chosen)))

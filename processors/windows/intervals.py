@@ -64,6 +64,18 @@ def union(start: Ints, stop: Ints) -> Union:
     return Union(start, stop, length - (stop - start))
 
 
+def overlap_of(one: Union, other: Union) -> Union:
+    """What lies in both sets."""
+    if not len(one.start) or not len(other.start):
+        return Union(one.start[:0], one.stop[:0], one.before[:0])
+    bounds = np.concatenate((one.start, one.stop, other.start, other.stop))
+    order = np.argsort(bounds, kind="stable")
+    steps = np.repeat([1, -1, 1, -1], [len(one.start), len(one.stop), len(other.start), len(other.stop)])
+    both = np.flatnonzero(np.cumsum(steps[order])[:-1] == 2)
+    ordered = bounds[order]
+    return union(ordered[both], ordered[both + 1])
+
+
 def apportion(total: int, parts: Floats) -> list[int]:
     """``total`` split in proportion to ``parts`` (≥ 0) by largest remainder; ties go to the earlier part.
 

@@ -13,6 +13,8 @@ from processors.windows.works import Peaks
 Entry = tuple[int, str, str, str, float]
 """time_ns, kind, device, attribute, number (0 where it is not one)."""
 
+_NO_ENGINE: Final = frozenset({"", "flops_per_s", "achievable"})
+"""What is left of the names of the device's own peak."""
 _KINDS: Final = ("device", "link", "peak")
 
 
@@ -48,11 +50,24 @@ class Inventory:
         time_ns, kind, device, attribute, number = entry
         if kind == "device":
             self.devices.setdefault(device, Device())
-            return
+            if attribute != "clock_mhz":
+                return
         name, since = f"{kind}.{attribute}", self.since.setdefault(device, {})
         if time_ns >= since.get(name, time_ns):
             since[name] = time_ns
             self.numbers.setdefault(device, {})[name] = number
+
+    def full_mhz(self, device: str) -> float | None:
+        """Full clock of a device's engines."""
+        return self.numbers.get(device, {}).get("device.clock_mhz") or None
+
+    def engine_peaks(self, device: str) -> dict[str, float]:
+        """flop/s by track, of engines with a peak of their own (``<engine>_flops_per_s``)."""
+        known = self.numbers.get(device, {})
+        names = {name.removeprefix("peak.").removeprefix("achievable_").removesuffix("_flops_per_s")
+                 for name in known if name.startswith("peak.") and name.endswith("_flops_per_s")}
+        found = {f"engine:{name}": _peak(known, f"{name}_flops_per_s") for name in names if name not in _NO_ENGINE}
+        return {track: rate for track, rate in found.items() if rate}
 
     def peaks(self, device: str) -> Peaks:
         """What the device can reach. A transfer ceiling stated as a peak wins over the formula of the link."""

@@ -13,6 +13,7 @@ from fleetscope.step import Output
 from processors.windows.chunks import NO_CODE, OTHER, Rows
 from processors.windows.intervals import Ints
 from processors.windows.inventory import Device
+from processors.windows.readings import touches
 from processors.windows.state import Host
 from processors.windows.works import D2H, NONE
 
@@ -54,6 +55,12 @@ def note_spans(host: Host, rows: Rows, window_ns: int) -> None:
         for window in range(first, until + 1):
             host.touched.setdefault(window * window_ns, 0)
     _meet(host, rows.take((rows.role <= D2H) & (rows.device != NO_CODE)), window_ns)
+
+
+def note_readings(host: Host, times: Ints, lookback_ns: int, window_ns: int) -> None:
+    """Late readings tell of the windows after them too, as far as those look back."""
+    for window in sorted(touches(times.tolist(), lookback_ns, window_ns, host.edge_ns or 0)):
+        host.touched.setdefault(window, 0)
 
 
 def note_facts(host: Host, first_ns: int, window_ns: int) -> None:

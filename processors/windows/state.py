@@ -12,14 +12,15 @@ from fleetscope.snapshots import dump, load
 from fleetscope.step import TopicPartition
 from processors.windows.chunks import Chunk
 from processors.windows.inventory import Device, Entry, Inventory
+from processors.windows.readings import Readings, forget
 
-VERSION: Final = 2
+VERSION: Final = 3
 RECOGNISED: Final = 256
 """At least so many of the latest sequences of a stream are recognised when they are repeated."""
 
 _SCALARS: Final = ("watermarks", "edge_ns", "known_from_ns", "last_end_ns", "alive_ns", "late", "repeated", "sequence",
                    "offset", "empty_run", "last", "last_known_share", "last_received", "issued", "requests",
-                   "asked_last", "seen", "losses")
+                   "asked_last", "seen", "losses", "readings")
 """Fields of a host that are plain as they are."""
 
 
@@ -30,7 +31,8 @@ class Host:
     By window start ``received`` counts rows, ``coverage`` [received, dropped, lost, redelivered] of producers, and
     ``no_numbers`` readings that are none, by device. ``late`` and ``repeated`` rows wait for the next window to tell
     them. ``last`` holds the last window's rows, so that what comes after a host closed can still be told. ``alive_ns``
-    is the highest ordinary watermark of any topic.
+    is the highest ordinary watermark of any topic. ``readings``: those of the counters that accounting looks at,
+    from as long before ``edge_ns`` as a window looks back.
 
     For windows that are asked for again: ``issued`` is the highest revision given, ``requests`` the next number,
     ``asked_last`` whether the last window was asked for, ``seen`` the last offset with rows by topic, ``losses``
@@ -54,6 +56,7 @@ class Host:
     empty_run: int = 0
     inventory: Inventory = field(default_factory=Inventory)
     announced: list[Entry] = field(default_factory=list)
+    readings: Readings = field(default_factory=dict)
     step_ranks: set[tuple[str, int]] = field(default_factory=set)
     step_jobs: set[str] = field(default_factory=set)
     last: list[dict[str, Any]] = field(default_factory=list)
@@ -80,11 +83,12 @@ class Host:
         """The code of a process id; for this run only."""
         return self.processes.setdefault(process, len(self.processes))
 
-    def release(self) -> None:
+    def release(self, lookback_ns: int) -> None:
         """Drop rows no window needs any more, and identities that cannot do harm if they come again."""
         edge = self.edge_ns
         if edge is None:
             return
+        forget(self.readings, edge - lookback_ns)
         self.chunks = [c for c in (chunk.trimmed(edge) for chunk in self.chunks) if c is not None]
         lowest: dict[StreamKey, int] = {}
         for chunk in self.chunks:

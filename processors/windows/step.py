@@ -129,7 +129,7 @@ class WindowsStep:
         outputs = []
         if self._open_first(host, limit) or (host.edge_ns is not None and host.edge_ns + self.window_ns <= limit):
             outputs = self._close_through(name, host, limit, known_to)
-            host.release()
+            host.release(self.lookback_ns)
         if closed:
             host.chunks.clear()
         if closed and host.edge_ns is not None and (rows := amend_last(host)):
@@ -158,7 +158,7 @@ class WindowsStep:
                     continue
             else:
                 host.empty_run = 0
-            windows = close_window(host, name, rows, start, stop, known_to)
+            windows = close_window(host, name, rows, start, stop, known_to, self.lookback_ns)
             if windows:
                 outputs.append(_output(name, host, windows, stop))
         return outputs

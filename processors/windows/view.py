@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from processors.windows.chunks import NO_CODE, OPEN_STEP, SUBMISSION, Chunk, Rows, concat
+from processors.windows.chunks import ACTIVITY, INPUT, NO_CODE, OPEN_STEP, PAGEABLE, SUBMISSION, Chunk, Rows, concat
+from processors.windows.exchanges import Exchange
+from processors.windows.idle import HostWork
 from processors.windows.intervals import Bools, Ints, Union, union
-from processors.windows.works import D2H, NONE, Works
+from processors.windows.works import D2H, KERNEL, NONE, Works
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,14 @@ class HostRows:
     work: _Sorted
     submissions: _Sorted
     steps: _Sorted
+    activities: _Sorted
 
     def window(self, start_ns: int, stop_ns: int) -> WindowRows:
         """What touches ``[start_ns, stop_ns)`` and starts before its end."""
         work = self.work.touching(start_ns, stop_ns)
         submissions = self.submissions.touching(start_ns, stop_ns)
-        return _join(work, submissions, self.steps.touching(start_ns, stop_ns), start_ns)
+        return _join(work, submissions, self.steps.touching(start_ns, stop_ns),
+                     self.activities.touching(start_ns, stop_ns), start_ns)
 
     def silent(self, start_ns: int, stop_ns: int) -> bool:
         """True where no row touches ``[start_ns, stop_ns)``."""
@@ -61,7 +65,7 @@ def host_rows(chunks: Sequence[Chunk], before_ns: int) -> HostRows:
     rows = concat([c.rows for c in chunks])
     early = rows.start < before_ns
     return HostRows(*(_sorted(rows, early & chosen) for chosen in
-                      (rows.role <= D2H, rows.role == SUBMISSION, rows.role == OPEN_STEP)))
+                      (rows.role <= D2H, rows.role == SUBMISSION, rows.role == OPEN_STEP, rows.role == ACTIVITY)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +80,31 @@ class WindowRows:
     submissions: Rows
     waiting: Rows
     steps: Rows
+    activities: Rows
 
-    def works_of(self, device: int) -> tuple[Works, Rows]:
-        """The work of one device, for accounting and as rows."""
-        mine = self.work.device == device
+    def works_of(self, device: int, exchange: Exchange | None, engines: Mapping[int, float]) -> tuple[Works, Rows]:
+        """The work of one device, for accounting and as rows; ``engines``: flop/s by code of the track."""
+        mine = np.flatnonzero(self.work.device == device)
         rows = self.work.take(mine)
-        return Works(rows.start, rows.stop, rows.role, rows.bytes, rows.flops, rows.err >= 0, self.submitted[mine],
-                     self.awaited[mine], self.pair_err[mine]), rows
+        peak = None
+        if engines:
+            peak = np.full(len(rows), np.nan)
+            for code, rate in engines.items():
+                peak[(rows.role == KERNEL) & (rows.tag == code)] = rate
+        works = Works(rows.start, rows.stop, rows.role, rows.bytes, rows.flops, rows.err >= 0, self.submitted[mine],
+                      self.awaited[mine], self.pair_err[mine], peak=peak)
+        if exchange is not None:
+            works = replace(works, arrived=exchange.arrived[mine], ceiling=exchange.ceiling[mine],
+                            shared=exchange.shared[mine])
+        return works, rows
+
+    def host_work(self, job: int | None, rank: int | None, waiting: float) -> HostWork:
+        """What threads of a job and rank did, chosen as in ``demand``."""
+        rows = self.activities
+        chosen = _of(rows, job, rank)
+        inputs, pageable = (union(rows.start[mine], rows.stop[mine])
+                            for mine in (chosen & (rows.tag == INPUT), chosen & (rows.tag == PAGEABLE)))
+        return HostWork(inputs, pageable, waiting)
 
     def pending(self, device: int, job: int, rank: int, *, alone: bool) -> int | None:
         """End of the earliest waiting submission for a device: by its name, else by job and rank, else (``alone``)
@@ -96,16 +118,20 @@ class WindowRows:
 
     def demand(self, job: int | None, rank: int | None) -> Union:
         """When a step was open: with ``rank`` those of this rank (and job), else with ``job`` those of the job."""
-        steps = self.steps
-        chosen = np.ones(len(steps), bool)
-        if rank is not None:
-            chosen &= steps.rank == rank
-        if job is not None:
-            chosen &= (steps.job == job) | (steps.job == NO_CODE)
-        return union(steps.start[chosen], steps.stop[chosen])
+        chosen = _of(self.steps, job, rank)
+        return union(self.steps.start[chosen], self.steps.stop[chosen])
 
 
-def _join(work: Rows, submissions: Rows, steps: Rows, start_ns: int) -> WindowRows:
+def _of(rows: Rows, job: int | None, rank: int | None) -> Bools:
+    chosen = np.ones(len(rows), bool)
+    if rank is not None:
+        chosen &= rows.rank == rank
+    if job is not None:
+        chosen &= (rows.job == job) | (rows.job == NO_CODE)
+    return chosen
+
+
+def _join(work: Rows, submissions: Rows, steps: Rows, activities: Rows, start_ns: int) -> WindowRows:
     keys, submission_keys, wait_keys = _keys(work, submissions)
     usable = (submissions.err >= 0) & (submission_keys >= 0)
     used, used_keys = submissions.take(usable), submission_keys[usable]
@@ -123,7 +149,8 @@ def _join(work: Rows, submissions: Rows, steps: Rows, start_ns: int) -> WindowRo
     pair_err[found] = np.maximum(pair_err[found], used.err[row[found]])
     started = _used_by_any(ordered, order, at[found])
     waiting = used.take(~started & (used.stop >= start_ns))
-    return WindowRows(work, submitted, _awaited(work, keys, wait_keys), pair_err, submissions, waiting, steps)
+    return WindowRows(work, submitted, _awaited(work, keys, wait_keys), pair_err, submissions, waiting, steps,
+                      activities)
 
 
 def _used_by_any(ordered: Ints, order: Ints, at: Ints) -> Bools:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -41,6 +41,11 @@ class Works:
     ``bytes`` and ``flops`` −1 where unknown; ``placed`` false where the span has no error bound; ``submitted`` end of
     its submission and ``awaited`` end of the last work it waited for, ``NONE`` where there is none; ``err`` bound of
     the difference between the span and its submission, ns.
+
+    What the rows of the whole host say more, None where it was not looked at: ``arrived``, when the last member of a
+    collective came (``NONE``: not known); ``ceiling``, ns that the bytes of a collective or transfer take on its path
+    with nobody else on it (NaN: by the peaks); ``shared``, ns that a transfer lost to others on its path; ``peak``,
+    flop/s of the engine that ran a kernel (NaN: by the peaks).
     """
 
     start: Ints
@@ -52,6 +57,10 @@ class Works:
     submitted: Ints
     awaited: Ints
     err: Ints
+    arrived: Ints | None = None
+    ceiling: Floats | None = None
+    shared: Floats | None = None
+    peak: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -61,7 +70,27 @@ class Works:
         if index.dtype == np.bool_ and index.all():
             return self
         chosen = np.flatnonzero(index) if index.dtype == np.bool_ else index
-        return Works(*(getattr(self, name).take(chosen) for name in Works.__dataclass_fields__))
+        columns: dict[str, Any] = {name: getattr(self, name) for name in Works.__dataclass_fields__}
+        taken: dict[str, Any] = {name: None if c is None else c.take(chosen) for name, c in columns.items()}
+        return Works(**taken)
+
+    def split_at_arrival(self) -> Works:
+        """Collectives whose last arrival is known as two works, one that waits and one that moves."""
+        if self.arrived is None or not (self.arrived != NONE).any():
+            return self
+        known = self.arrived != NONE
+        at = np.where(known, np.clip(self.arrived, self.start, self.stop), self.start)
+        cut = known & (at > self.start) & (at < self.stop)
+        first, second = np.flatnonzero(cut), np.arange(len(self))
+        both = self.take(np.concatenate((second, first)))
+        count = len(self)
+        start, stop = both.start.copy(), both.stop.copy()
+        start[:count][cut] = at[cut]
+        stop[count:] = at[first]
+        ceiling = np.full(len(both), np.nan) if both.ceiling is None else both.ceiling.copy()
+        ceiling[:count][known] = np.where(at >= self.stop, 0.0, np.inf)[known]
+        ceiling[count:] = 0.0
+        return replace(both, start=start, stop=stop, ceiling=ceiling)
 
 
 @dataclass(slots=True)

@@ -48,6 +48,7 @@ _SHARED: Final = (
     ("hbm_row_hits", None, "row_hits", 0),
     ("hbm_row_misses", None, "row_misses", 0),
     ("hbm_turnarounds", None, "turnarounds", 1),
+    ("sram_access_cycles", None, "sram_cycles", 1),
     ("sram_conflict_cycles", None, "conflict_cycles", 1),
     ("stall_cycles", "memory", "memory_stall_ns", 2),
     ("stall_cycles", "spill", "spill_stall_ns", 2),

@@ -84,9 +84,9 @@ class LayoutBuilder:
         """A copy over PCIe; pageable memory makes it block."""
         pageable = self._host.pageable
         flags = self._copy_flags | (BLOCKING | PAGEABLE if pageable else BLOCKING if blocking else 0)
+        api = NAME["memcpyPageable" if pageable else "memcpy" if blocking else "memcpyAsync"]
         return self._add(LAUNCH, self._host.gap_ns, self._host.copy_ns, "host_pageable" if pageable else "host_launch",
-                         NAME["memcpy" if flags & BLOCKING else "memcpyAsync"], name, COPY_OUT if out else COPY_IN, row,
-                         wait, flags)
+                         api, name, COPY_OUT if out else COPY_IN, row, wait, flags)
 
     def collective(self, name: str, row: int, group: int, *, wait: int = NONE) -> int:
         """A collective of a group, numbered in order of these calls."""

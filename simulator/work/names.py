@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from typing import Final
 
-HOST: Final = ("engine.step", "launchKernel", "memcpyAsync", "memcpy", "synchronize", "submit", "launchCollective",
-               "launchGraph", "schedule", "load_batch", "decode_images", "augment", "build_features",
-               "gather_batch")
+HOST: Final = ("engine.step", "launchKernel", "memcpyAsync", "memcpy", "memcpyPageable", "synchronize", "submit",
+               "launchCollective", "launchGraph", "schedule", "load_batch", "decode_images", "augment",
+               "build_features", "gather_batch")
 """API calls, driver submissions and work of the host alone."""
 
 ACTIVITY: Final = {
     **dict.fromkeys(("launchKernel", "memcpyAsync", "launchCollective", "launchGraph", "submit"), "launch"),
     **dict.fromkeys(("load_batch", "decode_images", "augment", "build_features"), "input"),
-    **dict.fromkeys(("schedule", "gather_batch"), "framework"), "synchronize": "wait",
+    **dict.fromkeys(("schedule", "gather_batch"), "framework"),
+    "memcpyPageable": "pageable_copy", "synchronize": "wait",
 }
 """What a driver or framework says its host work is for: column ``activity`` of spans."""
 

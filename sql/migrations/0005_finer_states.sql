@@ -1,8 +1,9 @@
--- What work of the host is for, and the states of windows that it tells apart. Rows stored before have their time in
+-- What work of the host is for, how many take part in a collective, and the states of windows that it tells apart. Rows stored before have their time in
 -- pcie_small_ns and host_ns, and 0 here: the states of a window add up to window_ns in both.
 
 ALTER TABLE spans
-    ADD COLUMN IF NOT EXISTS activity LowCardinality(Nullable(String)) CODEC(ZSTD(1)) COMMENT 'what work of the host is for: input, pageable_copy, framework, launch, wait' AFTER attributes;
+    ADD COLUMN IF NOT EXISTS activity LowCardinality(Nullable(String)) CODEC(ZSTD(1)) COMMENT 'what work of the host is for: input, pageable_copy, framework, launch, wait' AFTER attributes,
+    ADD COLUMN IF NOT EXISTS communicator_size Nullable(Int64) CODEC(ZSTD(1)) COMMENT 'members of the collective group' AFTER activity;
 
 ALTER TABLE windows
     ADD COLUMN IF NOT EXISTS pcie_queueing_ns Int64 DEFAULT 0 CODEC(ZSTD(1)) COMMENT 'exposed transfer time lost to others on the same path [ns]' AFTER pcie_small_ns,
