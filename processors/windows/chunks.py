@@ -150,7 +150,7 @@ def _tags(batch: Batch, role: Ints, intern: Callable[[str], int]) -> Ints:
     """Tags of rows; gives rows of an activity that is looked at their role."""
     tag = np.full(len(role), NONE, np.int64)
     activity = symbols(batch, "activity", lambda word: _ACTIVITIES.get(word, NO_CODE))
-    chosen = (role == OTHER) & (activity != NO_CODE)
+    chosen = ((role == OTHER) | (role == OPEN_STEP)) & (activity != NO_CODE)
     if chosen.any():
         role[chosen] = ACTIVITY
         tag[chosen] = activity[chosen]
@@ -163,7 +163,7 @@ def _tags(batch: Batch, role: Ints, intern: Callable[[str], int]) -> Ints:
         number, size = (ints(rows.column(f"communicator_{name}"), NONE) for name in ("sequence", "size"))
         group = symbols(batch, "communicator", intern) & GROUP_MASK
         known = met & (group != GROUP_MASK) & (number != NONE)
-        size[(size < 0) | (size > SIZE_MASK)] = 0
+        size = np.where((size < 0) | (size > SIZE_MASK), 0, size)
         tag[known] = (((group << NUMBER_BITS) | (number & NUMBER_MASK)) << SIZE_BITS | size)[known]
     return tag
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from fleetscope.contracts.batch import record_batch, symbol_array
 from fleetscope.contracts.derived import STATE_NAMES, WINDOWS
 from processors.windows.account import account
 from processors.windows.chunks import NO_CODE, Rows
+from processors.windows.engines import engine_rates
 from processors.windows.exchanges import Exchange, exchanges
 from processors.windows.intervals import Ints
 from processors.windows.intervals import counted as counts_of
@@ -170,17 +172,18 @@ def _device_row(host: Host, name: str, seen: WindowRows, exchange: Exchange | No
     start_ns, stop_ns, _ = span
     device = host.inventory.devices[name]
     code = host.words.get(name, NO_CODE - 1)
-    engines = {host.words[track]: rate for track, rate in host.inventory.engine_peaks(name).items()
-               if track in host.words}
-    works, rows = seen.works_of(code, exchange, engines)
+    works, rows = seen.works_of(code, exchange)
+    peaks, saw = host.inventory.peaks(name), counted(host.readings, name, *span, host.inventory.full_mhz(name))
+    engines, occupied = ({host.words[track]: value for track, value in found.items() if track in host.words}
+                         for found in (host.inventory.engine_peaks(name), saw.occupied_ns))
+    works = replace(works, peak=engine_rates(rows, (start_ns, stop_ns), engines, peaks.flops_per_s, occupied))
     job = _main_job(rows, start_ns, stop_ns, words)
     if len(rows):
         device.job, device.rank = job, _main_rank(rows, start_ns, stop_ns)
     pending = seen.pending(code, _job_code(host, device), NONE if device.rank is None else device.rank,
                            alone=len(host.inventory.devices) == 1)
     asks = _demand_of(host, device)
-    result = account(start_ns, stop_ns, works, seen.demand(*asks), pending, host.inventory.peaks(name), known,
-                     counted(host.readings, name, *span, host.inventory.full_mhz(name)),
+    result = account(start_ns, stop_ns, works, seen.demand(*asks), pending, peaks, known, saw,
                      seen.host_work(*asks, run_wait_share(host.readings, device.rank, *span)))
     return {"job": job, **_quantities(result), "launch_latency_p50_ns": _launch_latency(works.start, works.kind,
                                                                                        works.submitted, start_ns),

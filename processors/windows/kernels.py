@@ -20,6 +20,9 @@ STALL_NOISE: Final = 0.1
 """Counters that take turns on the same hardware are estimates: what they say of stalls beyond the bytes' own time
 counts only from this share of it on."""
 
+EXPLAINED: Final = 0.5
+"""A kernel of which arithmetic and bytes explain so much is not bound by on-chip memory."""
+
 NOTHING: Final = Counted()
 
 
@@ -56,7 +59,8 @@ def split(time: Floats, compute: Floats, memory: Floats, judged: Bools,
     1. Spilled bytes are those of the kernels that wait for memory longest; without them these would be shorter by them.
     2. Where engines waited for memory longer than its bytes take at the peak, memory gave less (row misses,
        imbalance): that time is the memory's.
-    3. On-chip time lies where the roofline leaves most unexplained; it binds where it is longer than the others.
+    3. On-chip memory is used by all kernels alike, but where others explain most of the time it hides behind them; it
+       binds where it is longer than the others.
     4. A lowered clock stretches what runs in the engines' clock domain. Then conflicts, copies in the way, and the rest
        is latency. What together exceeds the unexplained time is scaled to it.
     """
@@ -80,7 +84,8 @@ def split(time: Floats, compute: Floats, memory: Floats, judged: Bools,
     stretch = counted.stretch or 0.0
     throttled = np.maximum(clocked * (1.0 + stretch) - np.maximum(base + spill, clocked), 0.0)
     rest = np.maximum(time - base, 0.0)
-    dma = _spread(counted.dma_ns or 0.0, memory, np.maximum(rest - spill - throttled - conflict, 0.0))
+    open_ = np.where(memory > 0, np.maximum(rest - spill - throttled - conflict, 0.0), 0.0)
+    dma = _spread(counted.dma_ns or 0.0, open_, open_)
     saved = spill + throttled + conflict + dma
     scale = np.where(saved > rest, rest / np.where(saved > 0, saved, 1.0), 1.0)
     left = np.maximum(rest - saved * scale, 0.0)
@@ -94,6 +99,18 @@ def _spread(total: float, weight: Floats, most: Floats) -> Floats:
     """``total`` in proportion to ``weight``, at most ``most`` each."""
     summed = float(weight.sum())
     return np.minimum(total * weight / summed, most) if total > 0 and summed > 0 else np.zeros_like(weight)
+
+
+def _hidden_first(total: float, time: Floats, others: Floats) -> Floats:
+    """``total`` in proportion to ``time``; where a kernel's time is explained by others, no more than these hide, and
+    what is left lies in the kernels that are mostly unexplained."""
+    busy = _spread(total, time, time)
+    explained = others >= EXPLAINED * time
+    if explained.all() or not explained.any():
+        return np.minimum(busy, others) if explained.any() else busy
+    busy = np.where(explained, np.minimum(busy, others), busy)
+    open_ = np.where(explained, 0.0, time)
+    return np.where(explained, busy, _spread(total - float(busy[explained].sum()), open_, open_))
 
 
 def _slow_memory(time: Floats, compute: Floats, memory: Floats, waits: Floats, counted: Counted) -> Floats:
@@ -111,7 +128,7 @@ def _on_chip(time: Floats, base: Floats, binding: Ints, compute: Floats,
              others: Floats, counted: Counted) -> tuple[Floats, Ints, Floats, Floats]:
     """(base, binding, conflict, time in the clock domain) with what on-chip memory takes."""
     ideal, conflict = counted.on_chip_ns or 0.0, counted.conflict_ns or 0.0
-    busy = _spread(ideal + conflict, np.maximum(time - others, 0.0), time)
+    busy = _hidden_first(ideal + conflict, time, others)
     alone = busy * (ideal / (ideal + conflict)) if ideal + conflict > 0 else busy
     binds = alone > base
     lost = np.maximum(busy - np.maximum(alone, others), 0.0)

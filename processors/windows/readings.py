@@ -8,7 +8,7 @@ neither the order nor the cut of the input.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
@@ -21,8 +21,8 @@ Readings = dict[str, list[list[float]]]
 """[time ns, value] by series, see ``series_of``; times as integers."""
 
 RUN_WAIT: Final = "cpu_run_wait_us"
-USED: Final = frozenset({"clock_mhz", "engine_active", "stall_cycles", "sram_access_cycles", "sram_conflict_cycles",
-                         "spill_bytes", "hbm_bytes", RUN_WAIT})
+USED: Final = frozenset({"clock_mhz", "engine_active", "pipe_active_cycles", "stall_cycles", "sram_access_cycles",
+                         "sram_conflict_cycles", "spill_bytes", "hbm_bytes", RUN_WAIT})
 """Counters that accounting looks at."""
 NOT_ENGINES: Final = frozenset({"pcie_h2d", "pcie_d2h", "collective"})
 """Instances of ``engine_active`` that run no kernels."""
@@ -34,7 +34,8 @@ class Counted:
 
     ``stretch``: how much longer work in the engines' clock domain took than at full clock, minus 1; ``on_chip_ns``:
     on-chip memory at work, at full clock and without conflicts; ``spill_share``: of the bytes of device memory, those
-    of spills; ``dma_ns``: kernels waited for the memory traffic of copies.
+    of spills; ``dma_ns``: kernels waited for the memory traffic of copies; ``occupied_ns``: by track, for how long an
+    engine's pipe was occupied, at full clock.
     """
 
     stretch: float | None = None
@@ -44,6 +45,7 @@ class Counted:
     memory_stall_ns: float | None = None
     spill_stall_ns: float | None = None
     dma_ns: float | None = None
+    occupied_ns: Mapping[str, float] = field(default_factory=dict)
 
 
 def series_of(device: str, counter: str, instance: str) -> str:
@@ -98,11 +100,14 @@ def counted(readings: Mapping[str, list[list[float]]], device: str, start_ns: in
         found = amount(counter, instance)
         return None if found is None or not full_mhz else found * 1e3 / full_mhz
 
+    prefix = series_of(device, "pipe_active_cycles", "")
+    pipes = {f"engine:{engine}": busy for engine in (key[len(prefix):] for key in readings if key.startswith(prefix))
+             if (busy := cycles("pipe_active_cycles", engine)) is not None}
     moved, spilled = amount("hbm_bytes"), amount("spill_bytes")
     return Counted(
         _stretch(readings, device, start_ns, stop_ns, lookback_ns, full_mhz), cycles("sram_access_cycles"),
         cycles("sram_conflict_cycles"), min(spilled / moved, 1.0) if moved and spilled is not None else None,
-        cycles("stall_cycles", "memory"), cycles("stall_cycles", "spill"), cycles("stall_cycles", "dma"))
+        cycles("stall_cycles", "memory"), cycles("stall_cycles", "spill"), cycles("stall_cycles", "dma"), pipes)
 
 
 def run_wait_share(readings: Mapping[str, list[list[float]]], rank: int | None, start_ns: int, stop_ns: int,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from processors.windows.chunks import ACTIVITY, INPUT, NO_CODE, OPEN_STEP, PAGEA
 from processors.windows.exchanges import Exchange
 from processors.windows.idle import HostWork
 from processors.windows.intervals import Bools, Ints, Union, union
-from processors.windows.works import D2H, KERNEL, NONE, Works
+from processors.windows.works import D2H, NONE, Works
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,12 @@ class WindowRows:
     steps: Rows
     activities: Rows
 
-    def works_of(self, device: int, exchange: Exchange | None, engines: Mapping[int, float]) -> tuple[Works, Rows]:
-        """The work of one device, for accounting and as rows; ``engines``: flop/s by code of the track."""
+    def works_of(self, device: int, exchange: Exchange | None) -> tuple[Works, Rows]:
+        """The work of one device, for accounting and as rows."""
         mine = np.flatnonzero(self.work.device == device)
         rows = self.work.take(mine)
-        peak = None
-        if engines:
-            peak = np.full(len(rows), np.nan)
-            for code, rate in engines.items():
-                peak[(rows.role == KERNEL) & (rows.tag == code)] = rate
         works = Works(rows.start, rows.stop, rows.role, rows.bytes, rows.flops, rows.err >= 0, self.submitted[mine],
-                      self.awaited[mine], self.pair_err[mine], peak=peak)
+                      self.awaited[mine], self.pair_err[mine])
         if exchange is not None:
             works = replace(works, arrived=exchange.arrived[mine], ceiling=exchange.ceiling[mine],
                             shared=exchange.shared[mine])

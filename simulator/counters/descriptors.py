@@ -26,6 +26,8 @@ def _gauge(name: str, unit: str, doc: str, viewpoint: Viewpoint = "device") -> C
 _GAUGES: Final = {d.name: replace(d, period_s=_PERIOD_S) for d in ACCELERATOR}
 ENGINES: Final = (
     _GAUGES["engine_active"],
+    _of("pipe_active_cycles", "cycles", "an engine's pipe was occupied; instance: matrix, vector", 48,
+        multiplexed=True),
     _of("sram_access_cycles", "cycles", "on-chip accesses, without waits", 48, multiplexed=True),
     _of("sram_conflict_cycles", "cycles", "on-chip accesses that waited for a bank", 48, multiplexed=True),
     _of("stall_cycles", "cycles", "engines waited; instance: memory, spill, dma", 48, multiplexed=True),

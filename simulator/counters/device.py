@@ -48,6 +48,8 @@ _SHARED: Final = (
     ("hbm_row_hits", None, "row_hits", 0),
     ("hbm_row_misses", None, "row_misses", 0),
     ("hbm_turnarounds", None, "turnarounds", 1),
+    ("pipe_active_cycles", "matrix", "matrix_cycles", 3),
+    ("pipe_active_cycles", "vector", "vector_cycles", 3),
     ("sram_access_cycles", None, "sram_cycles", 1),
     ("sram_conflict_cycles", None, "conflict_cycles", 1),
     ("stall_cycles", "memory", "memory_stall_ns", 2),
@@ -164,7 +166,7 @@ class DeviceCounters:
     def _dma_at(self, edges: Ints, series: Series) -> Ints:
         """Time by each edge in which a kernel's accesses waited for those of copies and collectives.
 
-        The memory serves these for bytes / rate; a kernel waits as often as it uses the memory itself.
+        The memory serves these for bytes / rate; a kernel waits as often as it uses the memory itself in the time left.
         """
         waited = self._dma_waited(series)
         summed = self._dma_ns + np.concatenate([[0.0], np.cumsum(waited)])
@@ -176,8 +178,9 @@ class DeviceCounters:
 
     def _dma_waited(self, series: Series) -> Floats:
         rate = peak_hbm_bytes_per_s(self._machine) / 1e9
-        moved = series.in_bytes + series.out_bytes + 2.0 * series.fabric_bytes
-        return np.asarray(moved / rate * np.minimum(series.hbm_ns / PERIOD_NS, 1.0))
+        moved = (series.in_bytes + series.out_bytes + 2.0 * series.fabric_bytes) / rate
+        left = np.maximum(PERIOD_NS - moved, 1.0)
+        return np.asarray(moved * np.minimum(series.hbm_ns / left, 1.0))
 
     def _count_shared(self, edges: Ints, totals: Ints) -> Ints:
         """(edges, _SHARED) estimates of the multiplexed counters."""

@@ -98,6 +98,9 @@ class Lowered:
     row_misses: Ints
     turnarounds: Ints
     peak_channel_bytes: Ints
+    matrix_cycles: Ints
+    """Cycles at full clock in which the engine's pipe is occupied, padding included."""
+    vector_cycles: Ints
     sram_cycles: Ints
     """Cycles at full clock of the on-chip accesses themselves, without conflicts."""
     conflict_cycles: Ints
@@ -119,7 +122,8 @@ class Lowered:
 PROGRAM_COLUMNS: Final = ("matrix_ns", "vector_ns", "sram_ns", "conflict", "noc_ns", "hbm_ns", "spill_ns", "fixed_ns",
                           "flops", "bytes")
 QUANTITIES: Final = ("read_bytes", "write_bytes", "spill_bytes", "row_hits", "row_misses", "turnarounds",
-                     "peak_channel_bytes", "sram_cycles", "conflict_cycles", "memory_stall_ns", "spill_stall_ns")
+                     "peak_channel_bytes", "matrix_cycles", "vector_cycles", "sram_cycles", "conflict_cycles",
+                     "memory_stall_ns", "spill_stall_ns")
 
 
 def lower(needs: Work, machine: Machine) -> Lowered:
@@ -147,6 +151,8 @@ def lower(needs: Work, machine: Machine) -> Lowered:
         row_hits=_whole(moved.row_hits + spill.row_hits), row_misses=_whole(moved.row_misses + spill.row_misses),
         turnarounds=_whole(moved.turnarounds + spill.turnarounds),
         peak_channel_bytes=_whole(moved.peak_channel_bytes + spill.peak_channel_bytes),
+        matrix_cycles=_whole(matrix_ns * machine.clock_mhz / 1e3),
+        vector_cycles=_whole(vector_ns * machine.clock_mhz / 1e3),
         sram_cycles=_whole(sram_ns * machine.clock_mhz / 1e3),
         conflict_cycles=_whole(sram_ns * (degree - 1.0) * machine.clock_mhz / 1e3),
         memory_stall_ns=_whole(stall_ns * (1.0 - spill_part)), spill_stall_ns=_whole(stall_ns * spill_part))
