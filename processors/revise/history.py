@@ -23,7 +23,7 @@ NEAR_NS: Final = 10 * NS
 _WORK: Final = ("device IS NOT NULL AND "
                 "(track IN ('collective', 'pcie_h2d', 'pcie_d2h') OR startsWith(track, 'engine:'))")
 _USED: Final = (f"({_WORK} OR track = 'driver' OR (track = 'cpu_thread' AND step IS NOT NULL) "
-                "OR activity IN ('input', 'pageable_copy'))")
+                "OR activity IN ('input', 'pageable_copy', 'wait'))")
 _LENGTH: Final = "greatest(least(duration_ns, {max_span:Int64}), 1)"
 _SPAN_COLUMNS: Final = ("start_ns", "duration_ns", "track", "device", "process_id", "correlation_id", "bytes", "flops",
                         "job", "rank", "step", "err_ns", "wait_ids", "activity", "communicator",

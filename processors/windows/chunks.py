@@ -1,7 +1,7 @@
 """Span batches as numpy arrays: what windows keep of a row, and what they keep of it between batches.
 
 Only rows that accounting looks at are kept: device work, submissions (track ``driver``), open steps (track
-``cpu_thread`` with a step number) and other work of the host that prepares input or stages pageable memory.
+``cpu_thread`` with a step number) and what host threads do: prepare input, stage pageable memory, wait for the device.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ NO_CODE: Final = -1
 
 INPUT: Final = 0
 PAGEABLE: Final = 1
+BLOCKED: Final = 2
 SIZE_BITS: Final = 10
 SIZE_MASK: Final = (1 << SIZE_BITS) - 1
 NUMBER_BITS: Final = 32
@@ -34,7 +35,7 @@ NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
 GROUP_MASK: Final = (1 << 20) - 1
 """Parts of a collective's tag; NO_CODE becomes GROUP_MASK."""
 
-_ACTIVITIES: Final = {"input": INPUT, "pageable_copy": PAGEABLE}
+_ACTIVITIES: Final = {"input": INPUT, "pageable_copy": PAGEABLE, "wait": BLOCKED}
 _ROLES: Final = {"collective": COLLECTIVE, "pcie_h2d": H2D, "pcie_d2h": D2H, "driver": SUBMISSION,
                  "cpu_thread": OPEN_STEP}
 
@@ -45,8 +46,8 @@ class Rows:
     of work, SUBMISSION, OPEN_STEP or ACTIVITY; ``device``, ``process`` and ``job`` are codes of the host's words,
     NO_CODE for null; ``bytes``, ``flops`` and ``err`` are −1 and ``correlation`` and ``rank`` ``NONE`` where null. The
     ids a row waits for are ``waits[wait_from:wait_to]``. ``tag``: of a kernel the code of its track, of an activity
-    INPUT or PAGEABLE, of a collective what all its members have in common: code of the communicator, number, and in
-    the lowest bits the size, 0 where it is not known; ``NONE`` where there is no communicator or number."""
+    INPUT, PAGEABLE or BLOCKED, of a collective what all its members have in common: code of the communicator, number,
+    and in the lowest bits the size, 0 where it is not known; ``NONE`` where there is no communicator or number."""
 
     start: Ints
     stop: Ints

@@ -56,8 +56,9 @@ def close_window(host: Host, name: str, rows: HostRows, start_ns: int, stop_ns: 
     coverage = coverage_share(counts, by_producers, known_share)
     result = []
     no_numbers = _no_numbers(host, start_ns)
-    exchange = exchanges(seen.work, {host.words[device]: host.inventory.peaks(device)
-                                     for device in host.inventory.devices if device in host.words})
+    there = {host.words[device]: device for device in host.inventory.devices if device in host.words}
+    exchange = exchanges(seen.work, {code: host.inventory.peaks(device) for code, device in there.items()},
+                         {code: host.inventory.path(device) for code, device in there.items()})
     for device in sorted(host.inventory.devices):
         row = _device_row(host, device, seen, exchange, (start_ns, stop_ns, lookback_ns), known, words)
         row["counter_errors"] += no_numbers.get(device, 0)
@@ -184,7 +185,7 @@ def _device_row(host: Host, name: str, seen: WindowRows, exchange: Exchange | No
                            alone=len(host.inventory.devices) == 1)
     asks = _demand_of(host, device)
     result = account(start_ns, stop_ns, works, seen.demand(*asks), pending, peaks, known, saw,
-                     seen.host_work(*asks, run_wait_share(host.readings, device.rank, *span)))
+                     seen.host_work(*asks, run_wait_share(host.readings, device.rank, *span), start_ns, stop_ns))
     return {"job": job, **_quantities(result), "launch_latency_p50_ns": _launch_latency(works.start, works.kind,
                                                                                        works.submitted, start_ns),
             "orphans": int(((works.submitted == NONE) & (works.start >= start_ns) & (works.kind != COLLECTIVE)).sum()),

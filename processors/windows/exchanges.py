@@ -43,8 +43,9 @@ class Exchange:
     shared: Floats
 
 
-def exchanges(work: Rows, peaks: Mapping[int, Peaks]) -> Exchange | None:
-    """For the work of a host in a window; ``peaks`` by code of the device. None where nothing was exchanged."""
+def exchanges(work: Rows, peaks: Mapping[int, Peaks], paths: Mapping[int, frozenset[str]]) -> Exchange | None:
+    """For the work of a host in a window; ``peaks`` by code of the device, and ``paths``, the links and switches
+    between it and the processor (empty: not known, then it may share any). None where nothing was exchanged."""
     placed = work.err >= 0
     collectives = np.flatnonzero(placed & (work.role == COLLECTIVE))
     transfers = {role: np.flatnonzero(placed & (work.role == role) & (work.bytes > 0)) for role in (H2D, D2H)}
@@ -55,7 +56,7 @@ def exchanges(work: Rows, peaks: Mapping[int, Peaks]) -> Exchange | None:
         _collectives(found, work, collectives, peaks)
     for role, rows in transfers.items():
         if len(rows):
-            _transfers(found, work, rows, peaks, role)
+            _transfers(found, work, rows, peaks, paths, role)
     return found
 
 
@@ -93,15 +94,18 @@ def _fastest(length: Floats, key: Ints) -> Floats:
     return np.asarray(chosen[key])
 
 
-def _transfers(found: Exchange, work: Rows, rows: Ints, peaks: Mapping[int, Peaks], role: int) -> None:
+def _transfers(found: Exchange, work: Rows, rows: Ints, peaks: Mapping[int, Peaks],
+               paths: Mapping[int, frozenset[str]], role: int) -> None:
     """One direction of all devices."""
     device, start, stop = work.device[rows], work.start[rows], work.stop[rows]
     duration, size = (stop - start).astype(np.float64), work.bytes[rows].astype(np.float64)
     company = np.zeros(len(rows))
     codes = np.unique(device).tolist()
-    for code in codes if len(codes) > 1 else []:
-        mine = device == code
-        company[mine] = union(start[~mine], stop[~mine]).overlap(start[mine], stop[mine])
+    for code in codes:
+        near = [other for other in codes if other != code and _share(paths.get(code), paths.get(other))]
+        if near:
+            mine, others = device == code, np.isin(device, near)
+            company[mine] = union(start[others], stop[others]).overlap(start[mine], stop[mine])
     for code in codes:
         mine = np.flatnonzero(device == code)
         known = peaks.get(code, Peaks())
@@ -113,6 +117,10 @@ def _transfers(found: Exchange, work: Rows, rows: Ints, peaks: Mapping[int, Peak
         needed = size[mine] / rate
         found.ceiling[rows[mine]] = needed
         found.shared[rows[mine]] = np.clip(duration[mine] - needed - setup, 0.0, np.where(alone, 0.0, company[mine]))
+
+
+def _share(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
+    return not one or not other or bool(one & other)
 
 
 def _path(size: Floats, duration: Floats, alone: Bools, rate: float) -> tuple[float, float]:

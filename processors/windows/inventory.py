@@ -11,7 +11,8 @@ from processors.windows.pcie import DEFAULT_MPS_BYTES, Link
 from processors.windows.works import Peaks
 
 Entry = tuple[int, str, str, str, float]
-"""time_ns, kind, device, attribute, number (0 where it is not one)."""
+"""time_ns, kind, device, attribute, number (0 where it is not one). Of kind ``parent``: a component and what it hangs
+on in place of the attribute."""
 
 _NO_ENGINE: Final = frozenset({"", "flops_per_s", "achievable"})
 """What is left of the names of the device's own peak."""
@@ -23,7 +24,11 @@ def entries(batch: Batch) -> Iterator[Entry]:
     columns = [batch.rows.column(name).to_pylist()
                for name in ("time_ns", "kind", "component", "parent", "attribute", "number")]
     for time_ns, kind, component, parent, attribute, number in zip(*columns, strict=True):
-        if kind not in _KINDS or (kind != "device" and number is None):
+        if kind not in _KINDS:
+            continue
+        if parent and kind != "peak" and "/" not in component:
+            yield time_ns, "parent", component, parent, 0.0
+        if kind != "device" and number is None:
             continue
         device = (parent or component.split("/")[0]) if kind == "link" else component
         yield time_ns, kind, device, attribute, 0.0 if number is None else float(number)
@@ -44,10 +49,17 @@ class Inventory:
     devices: dict[str, Device] = field(default_factory=dict)
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
     since: dict[str, dict[str, int]] = field(default_factory=dict)
+    parents: dict[str, str] = field(default_factory=dict)
+    """What a device, port or switch hangs on."""
 
     def apply(self, entry: Entry) -> None:
         """Take one row; one of a later time replaces an earlier one, in whatever order they come."""
         time_ns, kind, device, attribute, number = entry
+        if kind == "parent":
+            if time_ns >= self.since.setdefault(device, {}).get("parent", time_ns):
+                self.since[device]["parent"] = time_ns
+                self.parents[device] = attribute
+            return
         if kind == "device":
             self.devices.setdefault(device, Device())
             if attribute != "clock_mhz":
@@ -56,6 +68,15 @@ class Inventory:
         if time_ns >= since.get(name, time_ns):
             since[name] = time_ns
             self.numbers.setdefault(device, {})[name] = number
+
+    def path(self, device: str) -> frozenset[str]:
+        """Ports and switches between a device and its node of the processor; empty where that is not known."""
+        found: list[str] = []
+        at = self.parents.get(device)
+        while at is not None and at in self.parents and at not in found:
+            found.append(at)
+            at = self.parents[at]
+        return frozenset(found)
 
     def full_mhz(self, device: str) -> float | None:
         """Full clock of a device's engines."""

@@ -134,12 +134,13 @@ def _host_plain(host: Host) -> dict[str, Any]:
         "step_ranks": sorted(host.step_ranks), "step_jobs": sorted(host.step_jobs), "ledger": host.ledger.to_plain(),
         "devices": {name: [device.job, device.rank] for name, device in host.inventory.devices.items()},
         "numbers": host.inventory.numbers, "since": host.inventory.since,
+        "parents": host.inventory.parents,
     }
 
 
 def _host(plain: dict[str, Any]) -> Host:
     inventory = Inventory({name: Device(job, rank) for name, (job, rank) in plain["devices"].items()},
-                          plain["numbers"], plain["since"])
+                          plain["numbers"], plain["since"], plain["parents"])
     scalars = {name: plain[name] for name in _SCALARS}
     return Host(**scalars, received=dict(plain["received"]), coverage=dict(plain["coverage"]), told=dict(plain["told"]),
                 no_numbers={start: dict(counts) for start, counts in plain["no_numbers"]},

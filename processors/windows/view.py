@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from processors.windows.chunks import ACTIVITY, INPUT, NO_CODE, OPEN_STEP, PAGEABLE, SUBMISSION, Chunk, Rows, concat
+from processors.windows.chunks import (
+    ACTIVITY,
+    BLOCKED,
+    INPUT,
+    NO_CODE,
+    OPEN_STEP,
+    PAGEABLE,
+    SUBMISSION,
+    Chunk,
+    Rows,
+    concat,
+)
 from processors.windows.exchanges import Exchange
 from processors.windows.idle import HostWork
 from processors.windows.intervals import Bools, Ints, Union, union
@@ -93,13 +104,17 @@ class WindowRows:
                             shared=exchange.shared[mine])
         return works, rows
 
-    def host_work(self, job: int | None, rank: int | None, waiting: float) -> HostWork:
-        """What threads of a job and rank did, chosen as in ``demand``."""
+    def host_work(self, job: int | None, rank: int | None, run_wait: float, start_ns: int, stop_ns: int) -> HostWork:
+        """What threads of a job and rank did, chosen as in ``demand``. ``run_wait``: share of the window in which they
+        were ready and waited for a processor; they could while they were not blocked."""
         rows = self.activities
         chosen = _of(rows, job, rank)
-        inputs, pageable = (union(rows.start[mine], rows.stop[mine])
-                            for mine in (chosen & (rows.tag == INPUT), chosen & (rows.tag == PAGEABLE)))
-        return HostWork(inputs, pageable, waiting)
+        inputs, pageable, blocked = (union(rows.start[mine], rows.stop[mine]) for mine in
+                                     (chosen & (rows.tag == tag) for tag in (INPUT, PAGEABLE, BLOCKED)))
+        if run_wait:
+            asleep = int(blocked.overlap(np.array([start_ns]), np.array([stop_ns]))[0]) / (stop_ns - start_ns)
+            run_wait = min(run_wait / max(1.0 - asleep, run_wait), 1.0)
+        return HostWork(inputs, pageable, run_wait)
 
     def pending(self, device: int, job: int, rank: int, *, alone: bool) -> int | None:
         """End of the earliest waiting submission for a device: by its name, else by job and rank, else (``alone``)

@@ -14,7 +14,7 @@ ACTIVITY: Final = {
     **dict.fromkeys(("launchKernel", "memcpyAsync", "launchCollective", "launchGraph", "submit"), "launch"),
     **dict.fromkeys(("load_batch", "decode_images", "augment", "build_features"), "input"),
     **dict.fromkeys(("schedule", "gather_batch"), "framework"),
-    "memcpyPageable": "pageable_copy", "synchronize": "wait",
+    "memcpyPageable": "pageable_copy", "synchronize": "wait", "memcpy": "wait",
 }
 """What a driver or framework says its host work is for: column ``activity`` of spans."""
 
