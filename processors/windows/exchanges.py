@@ -24,10 +24,17 @@ from processors.windows.works import COLLECTIVE, D2H, H2D, NONE, Peaks
 SETUP_NS: Final = 10_000.0
 """Set-up and latency of a transfer are below it on PCIe: descriptor, doorbell, a round trip and a completion; measured
 small copies take 2 to 10 µs. A transfer says something of its path's rate only if its bytes take longer."""
+LONG_SETUP_NS: Final = 5 * SETUP_NS
+INTERRUPTED: Final = 5.0
+"""What a transfer takes beyond so many usual set-ups, and beyond any plausible one, is no set-up."""
 USUAL_SETUP_NS: Final = 3_000.0
 """Taken for α where all transfers are of one size, so that nothing tells it apart."""
 ALONE: Final = 0.05
 """A transfer with company for less of its time counts as alone."""
+LATENCY_NS: Final = 100_000.0
+SLOWEST_BYTES_PER_NS: Final = 1.25
+"""No network between hosts that collectives use is slower: 100 µs and 10 Gbit/s. What is longer waited, even if every
+collective of the window did."""
 LEAST_OF_BUS: Final = 0.7
 """Large collectives reach at least so much of the stated bandwidth; what is longer waited."""
 MANY: Final = 8
@@ -75,6 +82,7 @@ def _collectives(found: Exchange, work: Rows, rows: Ints, peaks: Mapping[int, Pe
     _, key = np.unique(np.stack((communicator[open_], work.bytes[rows][open_])), axis=1, return_inverse=True)
     length = duration[open_].astype(np.float64)
     moving = _fastest(length, np.asarray(key).reshape(-1))
+    moving = np.minimum(moving, LATENCY_NS + work.bytes[rows[open_]] / SLOWEST_BYTES_PER_NS)
     for code in np.unique(work.device[rows[open_]]).tolist():
         bus = peaks.get(code, Peaks()).bus_bytes_per_s
         if bus:
@@ -115,6 +123,9 @@ def _transfers(found: Exchange, work: Rows, rows: Ints, peaks: Mapping[int, Peak
         alone = company[mine] <= ALONE * duration[mine]
         setup, rate = _path(size[mine], duration[mine], alone, rate / 1e9)
         needed = size[mine] / rate
+        # alone and far beyond any set-up: the path itself gave nothing for a while
+        beyond = duration[mine] - needed - np.maximum(INTERRUPTED * setup, LONG_SETUP_NS)
+        needed = needed + np.where(alone, np.maximum(beyond, 0.0), 0.0)
         found.ceiling[rows[mine]] = needed
         found.shared[rows[mine]] = np.clip(duration[mine] - needed - setup, 0.0, np.where(alone, 0.0, company[mine]))
 
@@ -130,11 +141,9 @@ def _path(size: Floats, duration: Floats, alone: Bools, rate: float) -> tuple[fl
     in large transfers without company: by the slope between smaller and larger ones, else by their median rate.
     """
     setup = float(np.quantile(duration - size / rate, 0.25 if alone.all() else 0.05))
-    if setup <= SETUP_NS:
+    large = alone & (size / rate >= SETUP_NS)
+    if setup <= SETUP_NS or not large.any():
         return max(setup, 0.0), rate
-    large = alone & (duration > 2 * SETUP_NS)
-    if not large.any():
-        return SETUP_NS, rate
     size, duration = size[large], duration[large]
     middle = float(np.median(size))
     low, high = size <= middle, size >= middle
@@ -142,5 +151,5 @@ def _path(size: Floats, duration: Floats, alone: Bools, rate: float) -> tuple[fl
     d0, d1 = float(np.median(duration[low])), float(np.median(duration[high]))
     if s1 >= 1.5 * s0 and d1 > d0:
         found = min((s1 - s0) / (d1 - d0), rate)
-        return float(np.clip(d0 - s0 / found, 0.0, 5 * SETUP_NS)), found
+        return float(np.clip(d0 - s0 / found, 0.0, LONG_SETUP_NS)), found
     return USUAL_SETUP_NS, min(float(np.median(size / np.maximum(duration - USUAL_SETUP_NS, 1.0))), rate)

@@ -42,18 +42,29 @@ def charge_idle(result: Account, sweep: Sweep, works: Works, demand: Union, pend
     if pending_ns is not None:
         submitted = np.where((stop == high) & (submitted == NONE), pending_ns, submitted)
     queued = np.where(submitted == NONE, stop, np.clip(submitted, start, stop))
-    cut = (queued > start) & (queued < stop)
-    early = cut & (queued - start < 2 * err)
-    late = cut & (stop - queued < 2 * err)
+    open_from, open_to = _open_part(start, stop, submitted, queued, err)
+    before, after = np.minimum(queued, open_from), np.maximum(queued, open_to)
     asked = demand if host is None else host.demand(demand)
-    wanted = asked.overlap(start, queued)
-    ready = np.clip(awaited, queued, stop)
+    wanted = asked.overlap(start, before)
+    ready = np.clip(awaited, after, stop)
     states = result.states
-    states["unresolved"] += int((queued - start)[early].sum() + (stop - queued)[late].sum())
-    _charge_host(result, int(wanted[~early].sum()), start[~early], queued[~early], host)
-    states["no_demand"] += int((queued - start - wanted)[~early].sum())
-    states["dependency"] += int((ready - queued)[~late].sum())
-    states["launch_overhead"] += int((stop - ready)[~late].sum())
+    states["unresolved"] += int((open_to - open_from).sum())
+    _charge_host(result, int(wanted.sum()), start, before, host)
+    states["no_demand"] += int((before - start - wanted).sum())
+    states["dependency"] += int((ready - after).sum())
+    states["launch_overhead"] += int((stop - ready).sum())
+
+
+def _open_part(start: Ints, stop: Ints, submitted: Ints, queued: Ints, err: Ints) -> tuple[Ints, Ints]:
+    """``[from, to)`` of each gap that nobody can tell: where a submission is nearer to an end of the gap than its
+    bound, it may lie on the other side of it. Elsewhere the parts are as long as they seem, give or take what
+    evens out over many gaps. Empty, at ``queued``, where nothing is open."""
+    known = submitted != NONE
+    at = np.where(known, submitted, queued)
+    near_start, near_stop = known & (np.abs(at - start) < err), known & (np.abs(at - stop) < err)
+    low = np.where(near_start, start, np.where(near_stop, np.maximum(at - err, start), queued))
+    high = np.where(near_stop, stop, np.where(near_start, np.minimum(at + err, stop), queued))
+    return low, high
 
 
 def _charge_host(result: Account, total: int, start: Ints, stop: Ints, host: HostWork | None) -> None:

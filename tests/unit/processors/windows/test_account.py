@@ -122,13 +122,11 @@ def _idle_state(at: int, items: list[Item], demand: list[tuple[int, int]], pendi
     if submitted is None:
         return "host" if wanted else "no_demand"
     queued = min(max(submitted, start), stop)
-    cut = start < queued < stop
-    if at < queued:
-        if cut and queued - start < 2 * err:
-            return "unresolved"
-        return "host" if wanted else "no_demand"
-    if cut and stop - queued < 2 * err:
+    near_start, near_stop = abs(submitted - start) < err, abs(submitted - stop) < err
+    if near_start and (near_stop or at < submitted + err) or near_stop and at >= submitted - err:
         return "unresolved"
+    if at < queued:
+        return "host" if wanted else "no_demand"
     return "dependency" if awaited is not None and at < awaited else "launch_overhead"
 
 
