@@ -123,7 +123,7 @@ def _idle_state(at: int, items: list[Item], demand: list[tuple[int, int]], pendi
         return "host" if wanted else "no_demand"
     queued = min(max(submitted, start), stop)
     near_start, near_stop = abs(submitted - start) < err, abs(submitted - stop) < err
-    if near_start and (near_stop or at < submitted + err) or near_stop and at >= submitted - err:
+    if (near_start and (near_stop or at < submitted + err)) or (near_stop and at >= submitted - err):
         return "unresolved"
     if at < queued:
         return "host" if wanted else "no_demand"
@@ -227,13 +227,27 @@ def test_transfers_far_below_the_ceiling_are_small_transfers() -> None:
     assert (states["pcie_d2h"], states["pcie_small"]) == (6, 54)
 
 
-def test_a_submission_inside_the_error_bound_of_its_kernel_leaves_the_cut_unresolved() -> None:
-    states = run([Item(100, 10), Item(130, 30, submitted=127, err=2)], demand=[(0, 200)]).states
-    assert (states["host"], states["unresolved"], states["launch_overhead"]) == (17, 3, 0)
+@pytest.mark.parametrize(("submitted", "host", "unresolved", "launch"), [
+    (127, 17, 0, 3),   # no bound reaches an end
+    (129, 17, 3, 0),   # 129 ± 2 may be the start of the kernel, or as early as 127
+    (131, 19, 1, 0),   # after its kernel by less than the bound: from 129 on
+    (111, 0, 3, 17),   # may have been there before the gap, or as late as 113
+    (109, 0, 1, 19),
+    (108, 0, 0, 20),   # before the gap by the bound: certain
+])
+def test_what_a_submission_near_an_end_of_a_gap_leaves_open_is_unresolved(submitted: int, host: int, unresolved: int,
+                                                                          launch: int) -> None:
+    states = run([Item(100, 10), Item(130, 30, submitted=submitted, err=2)], demand=[(0, 200)]).states
+    assert (states["host"], states["unresolved"], states["launch_overhead"]) == (host, unresolved, launch)
 
 
-def test_a_gap_between_queued_kernels_is_launch_overhead_to_the_tick_whatever_the_bound() -> None:
-    states = run([Item(100, 30), Item(132, 28, submitted=90, err=50)]).states
+def test_a_gap_that_is_shorter_than_the_bound_is_unresolved() -> None:
+    states = run([Item(100, 10), Item(111, 49, submitted=110, err=2)], demand=[(0, 200)]).states
+    assert (states["host"], states["unresolved"], states["launch_overhead"]) == (0, 1, 0)
+
+
+def test_a_gap_between_kernels_queued_long_before_is_launch_overhead_to_the_tick_whatever_the_bound() -> None:
+    states = run([Item(100, 30), Item(132, 28, submitted=80, err=50)]).states
     assert (states["launch_overhead"], states["unresolved"]) == (2, 0)
 
 

@@ -109,7 +109,7 @@ def test_a_submission_whose_kernel_has_not_started_explains_the_end_of_the_windo
 
 def test_waiting_for_a_copy_on_another_device_is_a_dependency() -> None:
     feed = Feed()
-    feed.spans(driver(90, 10, 5), kernel(0, 100), span("pcie_h2d", 100, 300, "dev1", correlation_id=4, bytes=1),
+    feed.spans(driver(80, 10, 5), kernel(0, 100), span("pcie_h2d", 100, 300, "dev1", correlation_id=4, bytes=1),
                kernel(450, 550, correlation_id=5, wait_ids=[4]))
     row = first(feed)
     assert (row["dependency_ns"], row["launch_overhead_ns"]) == (300, 50)
