@@ -155,7 +155,7 @@ def test_the_states_of_a_stored_window_add_up_to_its_length() -> None:
     table = windows_table([Busy("h", "d", SECOND, 250, 2, 77)])
     assert table.schema == WINDOWS_TABLE
     (row,) = table.to_pylist()
-    assert sum(row[f"{state}_ns"] for state in STATE_NAMES) == row["window_ns"] == SECOND
+    assert sum(row[f"{state}_ns"] or 0 for state in STATE_NAMES) == row["window_ns"] == SECOND
     assert (row["kernel_unattributed_ns"], row["revision"], row["input_partition"]) == (250, 77, 2)
     assert row["job"] is None
 

@@ -32,7 +32,7 @@ FLEET = SegmentMap([piece(0, 100 * NS, 10**18, (1 << 32) + 20_000, 3, 60)])
 def spans(*rows: tuple[int, int]) -> Batch:
     made = from_rows(CONTRACTS["spans"], [{"track": "driver", "name": "k", "start_ticks": start,
                                            "duration_ticks": length} for start, length in rows])
-    return Batch(Header("spans", 1, "h1", "h1/agent", 1, 0, len(rows), "dev0"), made)
+    return Batch(Header("spans", CONTRACTS["spans"].version, "h1", "h1/agent", 1, 0, len(rows), "dev0"), made)
 
 
 def test_a_duration_is_ticks_times_rate_whatever_the_start() -> None:
@@ -76,7 +76,7 @@ def test_absurd_stamps_are_kept_before_their_sending_and_the_batch_stays_readabl
     assert row["err_ns"] is None
     assert 0 <= row["start_ns"] <= FLEET.segments[0].at(8 * NS)
     assert made.to_pylist()[1]["err_ns"] == 404
-    header = Header("aligned_spans", 1, "h1", "h1/agent", 1, 0, 2, "dev0")
+    header = Header("aligned_spans", CONTRACTS["aligned_spans"].version, "h1", "h1/agent", 1, 0, 2, "dev0")
     message = encode(Batch(header, made))
     assert decode(message.key, message.value, message.headers).rows.num_rows == 2
 

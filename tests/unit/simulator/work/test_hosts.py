@@ -61,7 +61,7 @@ def test_pageable_copies_wait_while_the_host_moves_them() -> None:
     assert program.call_ns[0] == 5_000 + 1_000_000
     assert program.flags[0] & (BLOCKING | PAGEABLE) == BLOCKING | PAGEABLE
     assert program.cause[0] == CODE["host_pageable"]
-    assert program.api[0] == NAME["memcpy"]
+    assert program.api[0] == NAME["memcpyPageable"]
     assert some_program().flags[0] == 0
     assert some_program(remote=True).flags[0] == REMOTE_NUMA
 
