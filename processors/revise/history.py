@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fleetscope.contracts.batch import Batch
 from fleetscope.contracts.counters import NO_NUMBERS
@@ -27,7 +28,7 @@ _USED: Final = (f"({_WORK} OR track = 'driver' OR (track = 'cpu_thread' AND step
 _LENGTH: Final = "greatest(least(duration_ns, {max_span:Int64}), 1)"
 _SPAN_COLUMNS: Final = ("start_ns", "duration_ns", "track", "device", "process_id", "correlation_id", "bytes", "flops",
                         "job", "rank", "step", "err_ns", "wait_ids", "activity", "communicator",
-                        "communicator_sequence", "communicator_size")
+                        "communicator_sequence", "communicator_size", "clock")
 _TIMES: Final = {"spans": "start_ns", "counters": "time_ns", "inventory": "time_ns"}
 
 _SPANS: Final = f"""
@@ -78,6 +79,16 @@ WHERE host = {host:String} AND device IS NOT NULL AND track = 'cpu_thread' AND s
     AND start_ns < {begin:Int64} AND start_ns >= {since:Int64}"""
 
 
+def _by_clock(spans: pa.Table) -> list[pa.Table]:
+    """The rows of each clock: it stands once in a batch."""
+    clocks = spans.column("clock").cast(pa.string())
+    return [spans.filter(pc.equal(clocks, clock)) for clock in sorted(pc.unique(clocks).to_pylist())]
+
+
+def _clock_of(rows: pa.Table) -> str:
+    return str(rows.column("clock")[0].as_py()) if "clock" in rows.column_names else ""
+
+
 def _touching(n: int) -> str:
     """Rows that windows from parameter ``from<n>`` to ``to<n>`` look at: as long as they, or their submission, last."""
     start, stop = f"{{from{n}:Int64}}", f"{{to{n}:Int64}}"
@@ -120,10 +131,11 @@ class Archive:
             parameters |= {f"from{n}": start, f"to{n}": stop}
         host = str(known["host"])
         spans = self._table(_SPANS.replace("{touching}", " OR ".join(touching)), parameters)
-        tables = ((ALIGNED_INVENTORY, self._table(_INVENTORY, known)), (ALIGNED_SPANS, spans),
+        tables = ((ALIGNED_INVENTORY, self._table(_INVENTORY, known)),
+                  *((ALIGNED_SPANS, rows) for rows in _by_clock(spans)),
                   (ALIGNED_COUNTERS, self._table(_READINGS, known)),
                   (COVERAGE, self._table(_COVERAGE, known)))
-        return [batch_of(contract, host, rows, 0) for contract, rows in tables if rows.num_rows]
+        return [batch_of(contract, host, rows, 0, _clock_of(rows)) for contract, rows in tables if rows.num_rows]
 
     def _received(self, known: dict[str, Parameter]) -> tuple[dict[int, int], int | None]:
         """Rows by window start, and the time of the first."""

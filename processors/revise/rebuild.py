@@ -44,16 +44,16 @@ class History:
     no_numbers: Sequence[tuple[int, str, int]] = ()
 
 
-def batch_of(contract: Contract, host: str, rows: pa.Table, sequence: int) -> Batch:
-    """Stored rows as a batch of their contract, in their order. Columns that are not in ``rows`` are null, or zero or
-    empty where the contract has no null; symbols are encoded anew."""
+def batch_of(contract: Contract, host: str, rows: pa.Table, sequence: int, clock: str = "") -> Batch:
+    """Stored rows of one ``clock`` as a batch of their contract, in their order. Columns that are not in ``rows`` are
+    null, or zero or empty where the contract has no null; symbols are encoded anew."""
     arrays = {}
     for column in contract.columns:
         if column.name in rows.column_names:
             arrays[column.name] = _typed(rows.column(column.name), column)
         elif not column.nullable:
             arrays[column.name] = _blank(column, rows.num_rows)
-    header = Header(contract.name, contract.version, host, "store", 0, sequence, rows.num_rows)
+    header = Header(contract.name, contract.version, host, "store", 0, sequence, rows.num_rows, clock)
     return Batch(header, record_batch(contract, arrays, rows.num_rows))
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from fleetscope.contracts.batch import Batch, StreamKey
 from fleetscope.step import TopicPartition
+from processors.align.measured import RAW_CLOCK
 from processors.windows.intervals import Bools, Ints
 from processors.windows.works import COLLECTIVE, D2H, H2D, KERNEL, NONE
 
@@ -25,6 +26,8 @@ OTHER: Final = 7
 NO_CODE: Final = -1
 """A symbol that is null."""
 
+ON_HOST_CLOCK: Final = 1
+"""Tag of a submission that was stamped on the host's reference clock."""
 INPUT: Final = 0
 PAGEABLE: Final = 1
 BLOCKED: Final = 2
@@ -45,9 +48,10 @@ class Rows:
     """Rows in columns. Times in ns, half open; ``keep`` is the time from which no window needs the row; ``role`` a kind
     of work, SUBMISSION, OPEN_STEP or ACTIVITY; ``device``, ``process`` and ``job`` are codes of the host's words,
     NO_CODE for null; ``bytes``, ``flops`` and ``err`` are −1 and ``correlation`` and ``rank`` ``NONE`` where null. The
-    ids a row waits for are ``waits[wait_from:wait_to]``. ``tag``: of a kernel the code of its track, of an activity
-    INPUT, PAGEABLE or BLOCKED, of a collective what all its members have in common: code of the communicator, number,
-    and in the lowest bits the size, 0 where it is not known; ``NONE`` where there is no communicator or number."""
+    ids a row waits for are ``waits[wait_from:wait_to]``. ``tag``: of a kernel the code of its track, of a submission
+    ON_HOST_CLOCK or ``NONE``, of an activity INPUT, PAGEABLE or BLOCKED, of a collective what all its members have in
+    common: code of the communicator, number, and in the lowest bits the size, 0 where it is not known; ``NONE`` where
+    there is no communicator or number."""
 
     start: Ints
     stop: Ints
@@ -155,6 +159,9 @@ def _tags(batch: Batch, role: Ints, intern: Callable[[str], int]) -> Ints:
     if chosen.any():
         role[chosen] = ACTIVITY
         tag[chosen] = activity[chosen]
+    submissions = role == SUBMISSION
+    if submissions.any():
+        tag[submissions & _on_host_clock(batch)] = ON_HOST_CLOCK
     kernels = role == KERNEL
     if kernels.any():
         tag[kernels] = symbols(batch, "track", intern)[kernels]
@@ -167,6 +174,11 @@ def _tags(batch: Batch, role: Ints, intern: Callable[[str], int]) -> Ints:
         size = np.where((size < 0) | (size > SIZE_MASK), 0, size)
         tag[known] = (((group << NUMBER_BITS) | (number & NUMBER_MASK)) << SIZE_BITS | size)[known]
     return tag
+
+
+def _on_host_clock(batch: Batch) -> Bools:
+    parts = batch.parts
+    return np.repeat([part.clock == RAW_CLOCK for part in parts], [part.rows for part in parts])
 
 
 def _processes(array: pa.Array, code: Callable[[int], int]) -> Ints:

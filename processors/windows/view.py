@@ -12,6 +12,7 @@ from processors.windows.chunks import (
     BLOCKED,
     INPUT,
     NO_CODE,
+    ON_HOST_CLOCK,
     OPEN_STEP,
     PAGEABLE,
     SUBMISSION,
@@ -155,12 +156,33 @@ def _join(work: Rows, submissions: Rows, steps: Rows, activities: Rows, start_ns
     row = order[inside] if len(ordered) else np.zeros(len(keys), np.int64)
     submitted = np.full(len(work), NONE, np.int64)
     submitted[found] = used.stop[row[found]]
-    pair_err = work.err.copy()
-    pair_err[found] = np.maximum(pair_err[found], used.err[row[found]])
+    pair_err = _pair_bounds(work, used, row, found)
     started = _used_by_any(ordered, order, at[found])
     waiting = used.take(~started & (used.stop >= start_ns))
     return WindowRows(work, submitted, _awaited(work, keys, wait_keys), pair_err, submissions, waiting, steps,
                       activities)
+
+
+def _pair_bounds(work: Rows, submissions: Rows, row: Ints, found: Bools) -> Ints:
+    """Bound of each work's time against its submission ``row`` where one is ``found``.
+
+    One map leads from the host's clock to fleet time, so its bound is no part of a difference within the host: against
+    a submission on the host's clock what is left of the work's bound is that of its own clock's map. The host's map is
+    as good then as the better of the submissions before and after it says.
+    """
+    bound = work.err.copy()
+    bound[found] = np.maximum(bound[found], submissions.err[row[found]])
+    own = np.flatnonzero(submissions.tag == ON_HOST_CLOCK)
+    if not len(own) or not found.any():
+        return bound
+    pairs = np.flatnonzero(found)
+    pairs = pairs[(submissions.tag[row[pairs]] == ON_HOST_CLOCK) & (work.err[pairs] >= 0)]
+    order = own[np.argsort(submissions.start[own], kind="stable")]
+    times, errors = submissions.start[order], submissions.err[order]
+    after = np.searchsorted(times, work.start[pairs])
+    shared = np.minimum(errors[np.maximum(after - 1, 0)], errors[np.minimum(after, len(order) - 1)])
+    bound[pairs] = np.maximum(work.err[pairs] - shared, 0)
+    return bound
 
 
 def _used_by_any(ordered: Ints, order: Ints, at: Ints) -> Bools:
