@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from fleetscope.contracts import raw
+from fleetscope.contracts import jobs, raw
 from fleetscope.contracts.schema import FLOAT, INT, SYMBOL, TEXT, Column, Contract
 
 ALIGNMENTS: Final = ("settled", "provisional", "gap")
@@ -134,6 +134,9 @@ WINDOWS: Final = Contract(
     "Time accounting of one device in one window; the states add up to window_ns exactly.",
     time_column="window_start_ns",
 )
+
+JOB_SHARES: Final = jobs.job_shares(WINDOWS)
+JOB_WINDOWS: Final = jobs.job_windows(STATES)
 
 LATE_WINDOWS: Final = Contract(
     "late_windows", 1,
@@ -303,5 +306,6 @@ SILENCES: Final = Contract(
 ALIGNED: Final = (ALIGNED_SPANS, ALIGNED_COUNTERS, ALIGNED_PROFILES, ALIGNED_INVENTORY, ALIGNED_MARKS,
                   ALIGNED_HEARTBEATS)
 DERIVED: Final = (SEGMENTS, WINDOWS, VERDICTS, INCIDENTS, CAUSALITY_VIOLATIONS, COVERAGE, DEAD_LETTERS, TELEMETRY)
-REQUESTS: Final = (LATE_WINDOWS, SILENCES)
+REQUESTS: Final = (LATE_WINDOWS, SILENCES, JOB_SHARES, jobs.JOB_ARRIVALS, jobs.JOB_KERNELS, JOB_WINDOWS,
+                   jobs.COLLECTIVE_WAITS, jobs.OPERATORS)
 """What steps ask of and tell each other: not stored."""

@@ -11,6 +11,8 @@ from fleetscope.contracts.derived import (
     COVERAGE,
     DEAD_LETTERS,
     INCIDENTS,
+    JOB_SHARES,
+    JOB_WINDOWS,
     LATE_WINDOWS,
     SEGMENTS,
     SILENCES,
@@ -18,6 +20,7 @@ from fleetscope.contracts.derived import (
     VERDICTS,
     WINDOWS,
 )
+from fleetscope.contracts.jobs import COLLECTIVE_WAITS, JOB_ARRIVALS, JOB_KERNELS, OPERATORS
 from fleetscope.contracts.raw import CLOCK_SAMPLES, HEARTBEATS, RAW
 
 Cleanup = Literal["delete", "compact"]
@@ -53,6 +56,14 @@ VERDICTS_TOPIC: Final = Topic("verdicts", (VERDICTS.name,), retention_hours=72, 
 INCIDENTS_TOPIC: Final = Topic("incidents", (INCIDENTS.name,), retention_hours=72, doc=INCIDENTS.doc)
 CAUSALITY_TOPIC: Final = Topic(CAUSALITY_VIOLATIONS.name, (CAUSALITY_VIOLATIONS.name,), retention_hours=72,
                                doc=CAUSALITY_VIOLATIONS.doc)
+JOB_SHARES_TOPIC: Final = Topic(JOB_SHARES.name, (JOB_SHARES.name,), doc=JOB_SHARES.doc)
+JOB_RANKS_TOPIC: Final = Topic("job_ranks", (JOB_ARRIVALS.name, JOB_KERNELS.name),
+                               doc="When devices enter the collectives of a job, and how long their kernels take; the "
+                                   "key is the job.")
+JOB_WINDOWS_TOPIC: Final = Topic(JOB_WINDOWS.name, (JOB_WINDOWS.name,), retention_hours=72, doc=JOB_WINDOWS.doc)
+COLLECTIVE_WAITS_TOPIC: Final = Topic(COLLECTIVE_WAITS.name, (COLLECTIVE_WAITS.name,), retention_hours=72,
+                                      doc=COLLECTIVE_WAITS.doc)
+OPERATORS_TOPIC: Final = Topic(OPERATORS.name, (OPERATORS.name,), retention_hours=72, doc=OPERATORS.doc)
 COVERAGE_TOPIC: Final = Topic("coverage", (COVERAGE.name,), retention_hours=48, doc=COVERAGE.doc)
 DEAD_LETTERS_TOPIC: Final = Topic("dead_letters", (DEAD_LETTERS.name,), partitions=1, retention_hours=168,
                                   doc=DEAD_LETTERS.doc)
@@ -62,5 +73,6 @@ SNAPSHOTS: Final = Topic("snapshots", (), cleanup="compact", max_message_bytes=1
 
 TOPICS: Final = (*RAW_TOPICS.values(), CLOCK_LINKS, *ALIGNED_TOPICS.values(), SEGMENTS_TOPIC, FLEET_SEGMENTS,
                  WINDOWS_TOPIC, LATE_WINDOWS_TOPIC, VERDICTS_TOPIC, INCIDENTS_TOPIC, CAUSALITY_TOPIC,
-                 COVERAGE_TOPIC, DEAD_LETTERS_TOPIC, TELEMETRY_TOPIC, SNAPSHOTS)
+                 COVERAGE_TOPIC, DEAD_LETTERS_TOPIC, TELEMETRY_TOPIC, JOB_SHARES_TOPIC, JOB_RANKS_TOPIC,
+                 JOB_WINDOWS_TOPIC, COLLECTIVE_WAITS_TOPIC, OPERATORS_TOPIC, SNAPSHOTS)
 BY_NAME: Final = {t.name: t for t in TOPICS}

@@ -31,6 +31,12 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "incidents": ("host", "device", "kind", "start_ns"),
     "segments": ("host", "clock", "target_host", "target_clock", "epoch", "valid_from_ticks", "version"),
     "coverage": ("host", "source", "source_epoch", "contract", "to_ns"),
+    "operators": ("host", "device", "job", "team", "name", "engine", "window_start_ns"),
+    "job_shares": ("host", "device", "window_start_ns", "role"),
+    "job_arrivals": ("host", "device", "communicator", "communicator_sequence"),
+    "job_kernels": ("host", "device", "rank", "name", "track", "flops", "bytes", "window_start_ns"),
+    "job_windows": ("job", "window_start_ns"),
+    "collective_waits": ("job", "communicator", "window_start_ns", "host", "device"),
     "causality_violations": ("host", "rule", "cause_producer", "cause_epoch", "cause_sequence", "cause_row",
                              "effect_producer", "effect_epoch", "effect_sequence", "effect_row"),
 }

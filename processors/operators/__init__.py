@@ -1,0 +1,1 @@
+"""What each operator does on each device: calls, lengths, work, and what binds it."""
