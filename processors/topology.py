@@ -35,6 +35,11 @@ from processors.causality.step import CausalityStep
 from processors.clocks.fleet import FleetClockStep
 from processors.clocks.pair import PairRules
 from processors.counters.step import CountersStep
+from processors.jobs.ranks import JobRanksStep
+from processors.jobs.shares import JobSharesStep
+from processors.jobs.step import JobsStep
+from processors.jobs.stragglers import StragglersStep
+from processors.operators.step import OperatorsStep
 from processors.silence.step import SilenceStep
 from processors.windows.step import WindowsStep
 from processors.writer import Target
@@ -79,6 +84,13 @@ STEPS: Final = (
     StepSpec("bottleneck", lambda s: BottleneckStep(), "what limits each window, with its share and limits"),
     StepSpec("counters", lambda s: CountersStep(), "what counters say of themselves and of their devices"),
     StepSpec("causality", lambda s: CausalityStep(), "what happened in an order that the clocks' bounds exclude"),
+    StepSpec("operators", lambda s: OperatorsStep(), "calls, lengths, work and limits of each operator, by device"),
+    StepSpec("job_shares", lambda s: JobSharesStep(), "windows of devices, handed on to their jobs"),
+    StepSpec("job_ranks", lambda s: JobRanksStep(window_ns=s.window_ms * 1_000_000),
+             "arrivals in collectives and lengths of kernels, handed on to their jobs"),
+    StepSpec("jobs", lambda s: JobsStep(), "the accounting of a job over all its hosts, and what limits it"),
+    StepSpec("stragglers", lambda s: StragglersStep(window_ns=s.window_ms * 1_000_000),
+             "ranks that hold up their job, and why"),
 )
 
 _SPANS: Final = "aligned.spans"

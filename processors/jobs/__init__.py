@@ -1,0 +1,1 @@
+"""Jobs over hosts: their accounting, and the ranks that others wait for."""
