@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from fleetscope.store.library import find_query
 
@@ -44,8 +44,11 @@ class Results:
 
     def last(self, length_ns: int) -> Results:
         """The same results over the newest ``length_ns``; all of them where there is no window."""
-        end = self.overview().iloc[0]["end_ns"]
-        return self if _missing(end) else Results(self.store, Range(max(int(end) - length_ns, 0), int(end)))
+        found = self.overview()
+        if found.empty:
+            return self
+        end = int(found.iloc[0]["end_ns"])
+        return Results(self.store, Range(max(end - length_ns, 0), end))
 
     def query(self, name: str, **arguments: object) -> pd.DataFrame:
         """Any query of the library over the range. UsageError names an unknown query or argument."""
@@ -57,7 +60,7 @@ class Results:
         return self.store.frame(query.sql, query.parameters(texts))
 
     def overview(self, job: str = "", host: str = "") -> pd.DataFrame:
-        """One row: time, hosts, devices, jobs, coverage."""
+        """One row: time, hosts, devices, jobs, coverage; none where there is no window."""
         return self.query("report_overview", job=job, host=host)
 
     def states(self, job: str = "", host: str = "") -> pd.DataFrame:
@@ -91,12 +94,6 @@ class Results:
     def coverage(self, host: str = "") -> pd.DataFrame:
         """What arrived of what was produced."""
         return self.query("coverage_by_host", host=host)
-
-
-def _missing(value: Any) -> bool:
-    import pandas as pd
-
-    return bool(pd.isna(value))
 
 
 @contextmanager

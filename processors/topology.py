@@ -18,10 +18,13 @@ from typing import Any, Final
 from fleetscope.contracts.topics import (
     ALIGNED_TOPICS,
     CAUSALITY_TOPIC,
+    COLLECTIVE_WAITS_TOPIC,
     COVERAGE_TOPIC,
     DEAD_LETTERS_TOPIC,
     FLEET_SEGMENTS,
     INCIDENTS_TOPIC,
+    JOB_WINDOWS_TOPIC,
+    OPERATORS_TOPIC,
     SEGMENTS_TOPIC,
     TELEMETRY_TOPIC,
     VERDICTS_TOPIC,
@@ -103,7 +106,8 @@ WRITES: Final = (
         SEGMENTS_TOPIC.name: Target("segments", "target_clock != 'fleet'"),
         FLEET_SEGMENTS.name: Target("segments", "target_clock = 'fleet'"),
         **{t.name: Target(t.name) for t in (WINDOWS_TOPIC, VERDICTS_TOPIC, INCIDENTS_TOPIC, CAUSALITY_TOPIC,
-                                            COVERAGE_TOPIC, DEAD_LETTERS_TOPIC, TELEMETRY_TOPIC)},
+                                            COVERAGE_TOPIC, DEAD_LETTERS_TOPIC, TELEMETRY_TOPIC, JOB_WINDOWS_TOPIC,
+                                            COLLECTIVE_WAITS_TOPIC, OPERATORS_TOPIC)},
     }),
 )
 

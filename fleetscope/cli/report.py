@@ -68,8 +68,9 @@ def gather(results: Results, job: str, host: str) -> Report:
     from fleetscope.errors import UsageError
     from views.terminal import Report
 
-    overview = _rows(results.overview(job, host))[0]
-    if not overview["windows"] and (job or host):
+    found = _rows(results.overview(job, host))
+    overview = found[0] if found else {"windows": 0}
+    if not found and (job or host):
         what = " and ".join(f"{kind} {name!r}" for kind, name in (("job", job), ("host", host)) if name)
         raise UsageError(f"no window of {what} in this range; there are jobs {_names(results, 'job')} on hosts "
                          f"{_names(results, 'host')}")

@@ -43,8 +43,8 @@ SPANS: Final = Contract(
                nullable=True),
         Column("stream", SYMBOL, "stream or queue the work was put in", nullable=True),
         Column("wait_ids", IDS, "correlation ids of the spans or events this one waited for", nullable=True),
-        Column("bytes", INT, "bytes moved: payload of a transfer, memory traffic of a kernel; of a collective the message "
-               "of one member, before what its algorithm makes of it", "B", nullable=True, minimum=0),
+        Column("bytes", INT, "bytes moved: payload of a transfer, memory traffic of a kernel; of a collective the "
+               "message of one member, before what its algorithm makes of it", "B", nullable=True, minimum=0),
         Column("flops", INT, "floating-point operations done", "flop", nullable=True, minimum=0),
         Column("job", SYMBOL, "job the work belongs to", nullable=True),
         Column("rank", INT, "rank of the device in the job", nullable=True),

@@ -22,7 +22,8 @@ from fleetscope.store.abstract import Store
 
 DEFAULT_TTL_DAYS: Final[dict[str, int]] = {
     "spans": 7, "counters": 30, "profiles": 7, "inventory": 0, "marks": 0, "heartbeats": 7, "segments": 90,
-    "windows": 90, "verdicts": 365, "incidents": 365, "causality_violations": 90,
+    "windows": 90, "verdicts": 365, "incidents": 365, "causality_violations": 90, "job_windows": 365,
+    "collective_waits": 90, "operators": 90,
     "coverage": 90, "dead_letters": 90, "telemetry": 30,
 }
 """Days that rows stay, counted from when they were stored (imported history is not old on arrival); 0 is for ever."""

@@ -64,7 +64,7 @@ WITH
     seen AS
     (
         SELECT host, toInt64(uniqExact(device)) AS devices, minOrNullIf(w.coverage, w.job IS NOT NULL) AS coverage_min, max(err_ns) AS err_max_ns
-        FROM windows AS w FINAL
+        FROM (SELECT * FROM windows FINAL) AS w
         WHERE window_start_ns >= {from_ns:Int64} AND window_start_ns < {to_ns:Int64}
         GROUP BY host
     ),

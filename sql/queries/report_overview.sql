@@ -1,4 +1,4 @@
--- What a range of windows covers: time, hosts, devices and jobs, and how much of it is known.
+-- What a range of windows covers: time, hosts, devices and jobs, and how much of it is known. No row: no window.
 --
 -- Arguments
 --   from_ns Int64 = 0: first ns of the range, fleet time
@@ -6,8 +6,8 @@
 --   job String = '': only this job; empty: all
 --   host String = '': only this host; empty: all
 -- Result
---   begin_ns [ns since 1970]: start of the first window; null: no window
---   end_ns [ns since 1970]: end of the last window; null: no window
+--   begin_ns [ns since 1970]: start of the first window
+--   end_ns [ns since 1970]: end of the last window
 --   windows: windows
 --   hosts: hosts
 --   devices: devices, counted on each host
@@ -16,8 +16,8 @@
 --   coverage [0..1]: share of rows and time that is known, mean over windows with work of a job; null: no such window
 --   coverage_min [0..1]: that of the worst window of these
 SELECT
-    if(count() = 0, NULL, min(window_start_ns)) AS begin_ns,
-    if(count() = 0, NULL, max(window_start_ns + window_ns)) AS end_ns,
+    min(window_start_ns) AS begin_ns,
+    max(window_start_ns + window_ns) AS end_ns,
     toInt64(count()) AS windows,
     toInt64(uniqExact(host)) AS hosts,
     toInt64(uniqExact(host, device)) AS devices,
@@ -25,6 +25,7 @@ SELECT
     sum(window_ns) AS device_time_ns,
     avgOrNullIf(w.coverage, w.job IS NOT NULL) AS coverage,
     minOrNullIf(w.coverage, w.job IS NOT NULL) AS coverage_min
-FROM windows AS w FINAL
+FROM (SELECT * FROM windows FINAL) AS w
 WHERE window_start_ns >= {from_ns:Int64} AND window_start_ns < {to_ns:Int64}
     AND ({job:String} = '' OR w.job = {job:String}) AND ({host:String} = '' OR host = {host:String})
+HAVING count() > 0

@@ -29,7 +29,7 @@ FROM
         v.job AS job, v.cause AS cause, toInt64(count()) AS windows, avg(v.share) AS share,
         avg(v.share_low) AS share_low, avg(v.share_high) AS share_high, avg(v.confidence) AS confidence,
         sum(v.recoverable_ns) AS recoverable_ns, topK(1)(v.runner_up)[1] AS runner_up, any(v.advice) AS advice
-    FROM verdicts AS v FINAL
+    FROM (SELECT * FROM verdicts FINAL) AS v
     WHERE v.window_start_ns >= {from_ns:Int64} AND v.window_start_ns < {to_ns:Int64}
         AND ({job:String} = '' OR v.job = {job:String}) AND ({host:String} = '' OR v.host = {host:String})
     GROUP BY job, cause

@@ -98,7 +98,8 @@ def test_a_run_that_ends_publishes_and_stores_what_waits_for_a_host_that_died(be
     rows = record_batch(CONTRACTS["spans"], {
         "track": constant_symbol("driver", 2), "name": constant_symbol("k", 2), "start_ticks": ticks,
         "duration_ticks": ticks}, 2)
-    header = Header("spans", CONTRACTS["spans"].version, "dead", "dead/agent", 1, 0, 2, "monotonic_raw", flushed_ticks=30)
+    header = Header("spans", CONTRACTS["spans"].version, "dead", "dead/agent", 1, 0, 2, "monotonic_raw",
+                    flushed_ticks=30)
     producer = bench.stream.producer("test")
     producer.send("raw.spans", encode(Batch(header, rows)))
     assert not pipeline.wait_drained(0.1, 0.5)

@@ -86,8 +86,9 @@ def test_migrating_twice_applies_once(store: ClickHouseStore) -> None:
 @pytest.mark.parametrize("contract", [*ALIGNED, *DERIVED], ids=lambda c: c.name)
 def test_tables_have_the_columns_of_the_contracts(embedded: ClickHouseStore, contract) -> None:
     migrate(embedded)
-    rows = embedded.query("SELECT name, type, comment, default_expression FROM system.columns WHERE database = currentDatabase() "
-                          "AND table = {table:String}", {"table": table_of(contract.name)}).to_pylist()
+    rows = embedded.query("SELECT name, type, comment, default_expression FROM system.columns "
+                          "WHERE database = currentDatabase() AND table = {table:String}",
+                          {"table": table_of(contract.name)}).to_pylist()
     types = {row["name"]: row["type"] for row in rows}
     zeros = {row["name"] for row in rows if row["default_expression"] == "0"}
     for column in contract.columns:

@@ -51,5 +51,5 @@ def test_counters_state_width_kind_viewpoint_and_whether_they_share_hardware() -
     assert (of["width_bits"], of["kind"], of["viewpoint"], of["payload"], of["period_s"], of["multiplexed"]) == (
         32, "monotonic", "device", "wire", 0.1, "no")
     shared = {fact.component for fact in facts if (fact.attribute, fact.text) == ("multiplexed", "yes")}
-    assert shared == {"hbm_row_hits", "hbm_row_misses", "hbm_turnarounds", "pipe_active_cycles", "sram_access_cycles", "sram_conflict_cycles",
-                      "stall_cycles"}
+    assert shared == {"hbm_row_hits", "hbm_row_misses", "hbm_turnarounds", "pipe_active_cycles",
+                      "sram_access_cycles", "sram_conflict_cycles", "stall_cycles"}
