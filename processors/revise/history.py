@@ -135,7 +135,8 @@ class Archive:
                   *((ALIGNED_SPANS, rows) for rows in _by_clock(spans)),
                   (ALIGNED_COUNTERS, self._table(_READINGS, known)),
                   (COVERAGE, self._table(_COVERAGE, known)))
-        return [batch_of(contract, host, rows, 0, _clock_of(rows)) for contract, rows in tables if rows.num_rows]
+        return [batch_of(contract, host, rows, number, _clock_of(rows))  # a number of its own: else it is a repeat
+                for number, (contract, rows) in enumerate(tables) if rows.num_rows]
 
     def _received(self, known: dict[str, Parameter]) -> tuple[dict[int, int], int | None]:
         """Rows by window start, and the time of the first."""
