@@ -33,7 +33,7 @@ def values(column: Column, contract: Contract) -> st.SearchStrategy[object]:
 
 def _present(column: Column, contract: Contract) -> st.SearchStrategy[object]:
     kind = column.type
-    if column.name.startswith("duration_"):
+    if column.name.startswith("duration_") and pa.types.is_integer(kind):
         return st.integers(0, MAX_DURATION)
     if column.name in (contract.time_column, "start_ticks"):
         return st.integers(0, MAX_FLEET_NS) if column.name.endswith("_ns") else st.integers(MIN_TIME, MAX_TIME)
